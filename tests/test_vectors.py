@@ -13,16 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.data.vectors import (
-    JoinedRows,
-    Rows,
-    checked,
-    open_parts,
-    open_rows,
-    open_source,
-    parquet,
-    parquet_ids,
-)
+from ann_benchmarks.data.vectors import JoinedRows, Rows, checked, open_parts, open_rows, open_source, parquet
+from ann_benchmarks.data.vectors.parquet import parquet_ids
 from ann_benchmarks.data.vectors.rows import ArrayRows
 
 from .vector_files import BYTES, FORMATS, VECTORS, lists, write_npy, write_parquet, write_texmex
@@ -39,7 +31,7 @@ def given(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Rows, np.ndar
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parquet batches and blocks of 28 rows of float32, so that small files have several."""
-    for module in ("rows", "parquet", "texmex"):
+    for module in ("rows", "parquet", "files"):
         __import__(f"ann_benchmarks.data.vectors.{module}")
         monkeypatch.setattr(f"ann_benchmarks.data.vectors.{module}.BLOCK_BYTES", 28 * 12 * 4)
 
@@ -158,7 +150,7 @@ def parts_of(folder: Path) -> list[Path]:
 
 
 def test_parts_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ann_benchmarks.data.vectors.joined.OPEN_PARTS", 3)
+    monkeypatch.setattr("ann_benchmarks.data.vectors.opening.OPEN_PARTS", 3)
     parts_of(tmp_path)
     rows = open_source(f"{tmp_path}/part_*.npy")
     assert isinstance(rows, JoinedRows) and rows.mapped() is None

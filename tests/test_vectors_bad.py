@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.data.vectors import checked, open_rows, open_source, parquet_ids, read_neighbors
+from ann_benchmarks.data.vectors import checked, open_rows, open_source, read_neighbors
+from ann_benchmarks.data.vectors.parquet import parquet_ids
 
 from .vector_files import (
     FORMATS,
@@ -131,7 +132,7 @@ WRONG: dict[str, tuple[Callable[[], Path | str], str]] = {
         lambda: cut(write_texmex(FVECS, V), 3),
         r"v\.fvecs: it does not begin with the dimension",
     ),
-    "npz claims more": (lambda: write_npz_short(), r"v\.npz:v: its header promises 1,000 rows .*archive has"),
+    "npz claims more": (lambda: write_npz_short(), r"v\.npz:v: its header promises 1,000 rows .* file has"),
     "npz no array": (lambda: write_npz(Path("v.npz"), V[0]), r"v\.npz:v has shape \(12,\)"),
     "hdf5 magic": (lambda: write_npy(Path("v.hdf5"), V), r"cannot read v\.hdf5: .*"),
     "hdf5 cut": (lambda: cut(write_hdf5(Path("v.hdf5"), a=V), 9000), r"cannot read v\.hdf5: .*truncated"),
@@ -190,7 +191,7 @@ WRONG: dict[str, tuple[Callable[[], Path | str], str]] = {
         r"v\.npy row 3 \(from 0\) is all zeros",
     ),
     "no file": (lambda: "none.npy", r"there is no file none\.npy; give"),
-    "no format": (lambda: cut(write_npy(Path("v.txt"), V), 5), r"v\.txt is of no known format; give"),
+    "no format": (lambda: cut(write_npy(Path("v.txt"), V), 5), r"v\.txt must have a known format; give"),
 }
 
 

@@ -12,16 +12,8 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.names import matching
 from ann_benchmarks.distance import BIT_METRICS
 
-from ..vectors import (
-    FirstRows,
-    Rows,
-    checked,
-    distinct_ids,
-    open_parts,
-    open_rows,
-    parquet_ids,
-    read_neighbors,
-)
+from ..vectors import FirstRows, Rows, checked, open_parts, open_rows, read_neighbors
+from ..vectors.parquet import distinct_ids, parquet_ids
 from .dataset import DATA_FOLDER, Dataset, as_one_array
 from .filter_sources import FilterSource
 from .queries import TrueNeighbors, rows_of_ids

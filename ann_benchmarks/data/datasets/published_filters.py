@@ -16,7 +16,7 @@ from ann_benchmarks.common.output import say, warn
 from ..filters import Filter, Predicate, RowAttribute, RowAttributes, passing
 from ..filters.published import published_share
 from ..filters.published_columns import id_column, label_column, tag_column, tag_filters
-from ..vectors.neighbors import read_neighbors
+from ..vectors.opening import read_neighbors
 from ..vectors.sparse import peek_csr
 from .catalog import entry_of
 from .dataset import Dataset

@@ -1,8 +1,9 @@
 """Write vectors as NPY, in bounded memory; what is interrupted goes on where it stopped."""
 
 import fcntl
+import glob
+import hashlib
 import io
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -13,51 +14,44 @@ from typing import Any, BinaryIO
 import numpy as np
 from tqdm import tqdm
 
-from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.disk import disk_errors, require_space, sync_folder
 from ann_benchmarks.common.errors import UserError
 
 from .rows import BLOCK_BYTES, Rows
 
-CHECKPOINT_BYTES = 2**28  # written between two notes of how many rows are on the disk
+CHECKPOINT_BYTES = 2**28  # brought to the disk at once: what was written before them survives a power cut
 
 
 def convert(rows: Rows, path: Path, dtype: Any = None) -> None:
     """Write `path`, an NPY file of version 1.0 in C order: there when it is whole, or not at all.
 
-    What has been written stays next to it, and the next call goes on from there if the source's files are the
-    same. Raises UserError for a full disk, a damaged source, and numbers that `dtype` cannot hold.
+    What has been written stays next to it, under a name that tells the source and its state, and the next
+    call goes on from there. Raises UserError for a full disk, a damaged source, and numbers that `dtype`
+    cannot hold.
     """
     stored = np.dtype(dtype or rows.dtype)
-    header = _header(rows.shape, stored)
-    total = len(header) + rows.shape[0] * rows.shape[1] * stored.itemsize
-    partial = path.with_name(f".{path.name}.partial")
-    journal = path.with_name(f".{path.name}.partial.json")
+    header, row_bytes = _header(rows.shape, stored), rows.shape[1] * stored.itemsize
+    total = len(header) + len(rows) * row_bytes
+    partial = path.with_name(f".{path.name}.{_identity(rows, stored)}.partial")
     require_space(path.parent, total - (partial.stat().st_size if partial.exists() else 0))
     with disk_errors(path), _locked(partial) as file:
         if file is None:
             return  # while this run waited, another gave the file its name
-        identity = _identity(rows, stored)
-        done = _rows_done(journal, identity)
-        if not done or os.fstat(file.fileno()).st_size < len(header) + done * rows.shape[1] * stored.itemsize:
-            done = 0
-            journal.unlink(missing_ok=True)
-            file.truncate(0)
-            file.write(header)
-        row_bytes = rows.shape[1] * stored.itemsize
+        for other in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
+            if other != partial:
+                other.unlink()
+        written = os.fstat(file.fileno()).st_size - len(header) - CHECKPOINT_BYTES
+        done = max(0, written // row_bytes) if rows.paths else 0
+        file.truncate(len(header) + done * row_bytes if done else 0)
+        file.write(header)
         file.seek(len(header) + done * row_bytes)
         noted = done
         for stop in _written(rows, done, stored, file, f"writing {path.name}"):
             if (stop - noted) * row_bytes >= CHECKPOINT_BYTES:
                 _sync(file)
-                if identity is not None:
-                    with atomic_path(journal) as note:
-                        note.write_text(json.dumps({"source": identity, "rows": stop}))
                 noted = stop
-        file.truncate(total)
         _sync(file)
         partial.replace(path)
-        journal.unlink(missing_ok=True)
         sync_folder(path.parent)
 
 
@@ -113,28 +107,12 @@ def _locked(partial: Path) -> Iterator[BinaryIO | None]:
         yield file if same else None
 
 
-def _identity(rows: Rows, stored: np.dtype) -> Any:
-    """What must not have changed between two runs; None where that is unknown."""
-    paths = _paths(rows)
-    if not paths:
-        return None
-    stats = [(str(path), path.stat()) for path in paths]
-    files = [[name, stat.st_size, stat.st_mtime_ns, stat.st_ino] for name, stat in stats]
-    return [rows.label, list(map(int, rows.shape)), rows.dtype.str, stored.str, files]
-
-
-def _paths(rows: Rows) -> tuple[Path, ...]:
-    """Return the files of rows, or of the rows that they are made of."""
-    inner = getattr(rows, "_rows", None)
-    return _paths(inner) if isinstance(inner, Rows) else getattr(rows, "paths", ())
-
-
-def _rows_done(journal: Path, identity: Any) -> int:
-    try:
-        note = json.loads(journal.read_text())
-        return int(note["rows"]) if identity is not None and note["source"] == identity else 0
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0
+def _identity(rows: Rows, stored: np.dtype) -> str:
+    """Return a digest of what must not have changed between two runs."""
+    files = [(path, path.stat()) for path in rows.paths]
+    states = [(str(path), stat.st_size, stat.st_mtime_ns, stat.st_ino) for path, stat in files]
+    text = repr((rows.label, rows.shape, rows.dtype.str, stored.str, states))
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def _sync(file: BinaryIO) -> None:

@@ -1,6 +1,7 @@
-"""Vectors in Parquet files: a column of lists, decoded as a stream."""
+"""Vectors in Parquet files: a column of lists, decoded as a stream. Also published neighbours, and ids."""
 
 import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,43 +15,45 @@ from ann_benchmarks.common.errors import UserError
 from .reading import OffsetFile, choose, reading, require_vectors, row_range
 from .rows import BLOCK_BYTES, LockedRows
 
-USUAL_COLUMN = "emb"  # of the OpenAI and Cohere sets
+USUAL_COLUMNS = ("emb", "neighbors_id")  # of the OpenAI and Cohere sets
 READ_BUFFER = 2**18  # bytes; with one, pages are read as they are needed and not a whole row group
 SAMPLES, SAMPLE_BYTES = 64, 2**16  # of each file, for its fingerprint
 NUMPY_NAMES = {"halffloat": "float16", "float": "float32", "double": "float64"}  # of Arrow's types
+ID_BATCH = 2**16  # ids at once
 MOST_DECODERS = 8  # kept for reads that go on where another ended: those of several connections, say
 
 
-def open_parquet(path: Path, key: str) -> "ParquetRows":
-    """Open a column of lists: `key`, else the only one, else `emb`."""
-    lists = list_columns(path)
-    if not key and USUAL_COLUMN in lists:
-        key = USUAL_COLUMN
+def open_parquet(path: Path, key: str = "") -> "ParquetRows":
+    """Open a column of lists: `key`, else the only one, else that of USUAL_COLUMNS."""
     with reading(path), open_file(path) as file:
-        return ParquetRows(path, choose(path, "column of lists", lists, key), file)
+        return ParquetRows(path, _list_column(path, file, key), file)
 
 
-def list_columns(path: Path) -> list[str]:
-    """Return the names of the columns of lists."""
+def _list_column(path: Path, file: pq.ParquetFile, key: str) -> str:
+    lists = [field.name for field in file.schema_arrow if _is_list(field.type)]
+    usual = [name for name in USUAL_COLUMNS if name in lists and not key]
+    return choose(path, "column of lists", lists, usual[0] if usual else key)
+
+
+def read_parquet_neighbors(path: Path) -> np.ndarray:
+    """Read ids (queries, k), numbers or texts, in the order of the column `id` if there is one."""
+    rows = _read_texts(path)
+    ids: np.ndarray = open_parquet(path)[:] if rows is None else rows
+    keys = parquet_ids([path])
+    return ids if keys is None else ids[np.argsort(distinct_ids(path, keys), kind="stable")]
+
+
+def _read_texts(path: Path) -> np.ndarray | None:
+    """Read a column of lists of texts, all of one length, (rows, length); None where it holds no texts."""
     with reading(path), open_file(path) as file:
-        return [field.name for field in file.schema_arrow if _is_list(field.type)]
-
-
-def read_texts(path: Path, column: str) -> np.ndarray | None:
-    """Read a column of lists of texts, all of one length, (rows, length); None where it holds no texts.
-
-    Without a name it is the only column of lists.
-    """
-    with reading(path), open_file(path) as file:
-        column = column or choose(path, "column of lists", list_columns(path), "")
-        element = file.schema_arrow.field(column).type.value_type
-        if not (pa.types.is_string(element) or pa.types.is_large_string(element)):
+        column = _list_column(path, file, "")
+        if not _is_text(file.schema_arrow.field(column).type.value_type):
             return None
         found = file.read([column]).column(0).combine_chunks()
     lengths = pc.list_value_length(found).unique().to_pylist()
     texts = found.flatten()
     if len(lengths) != 1 or not lengths[0] or texts.null_count:
-        raise UserError(f"{path}:{column} must have equally many texts in every row, and none that is null")
+        raise UserError(f"{path}:{column} must have equally many texts in every row, and no null")
     return np.array(texts.to_pylist(), np.str_).reshape(-1, lengths[0])
 
 
@@ -66,7 +69,7 @@ class ParquetRows(LockedRows):
     In memory is one batch of rows for each of a few places that are read from, however large the row groups.
     """
 
-    _decoders: "list[_Decoder]"  # that nobody uses just now
+    _decoders: "list[_Decoder]"  # those that nobody uses just now
 
     def __init__(self, path: Path, column: str, file: pq.ParquetFile) -> None:
         super().__init__()
@@ -199,3 +202,68 @@ def nulls(column: pa.Array) -> np.ndarray:
 
 def _is_list(kind: pa.DataType) -> bool:
     return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def distinct_ids(path: Path, keys: Iterable[np.ndarray]) -> np.ndarray:
+    """Return all ids of a file as one array; UserError where two rows have the same."""
+    ids = np.concatenate([*keys])
+    in_order = np.argsort(ids, kind="stable")
+    twice = np.flatnonzero(ids[in_order][1:] == ids[in_order][:-1])
+    if len(twice):
+        row = int(in_order[twice[0] + 1])
+        raise UserError(f"{path}:id row {row} (from 0) is {ids[row]}, as an earlier one; ids must differ")
+    return ids
+
+
+def parquet_ids(paths: Sequence[Path]) -> Iterator[np.ndarray] | None:
+    """Give the columns `id` of Parquet files end to end, in blocks of int64 or of texts; None without any."""
+    kinds = [_id_kind(path) for path in paths]
+    if not any(kinds):
+        return None
+    for path, kind in zip(paths, kinds, strict=True):
+        if kind != kinds[0]:
+            raise UserError(
+                f"{path} has {f'{kind}s' if kind else 'nothing'} in a column 'id', and {paths[0]} has"
+                f" {f'{kinds[0]}s' if kinds[0] else 'nothing'}; all shards must be alike"
+            )
+    return _ids(paths)
+
+
+def _id_kind(path: Path) -> str:
+    with reading(path), open_file(path) as file:
+        index = file.schema_arrow.get_field_index("id")
+        kind = file.schema_arrow.field(index).type if index >= 0 else None
+    if kind is not None and pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if kind is None or pa.types.is_integer(kind) or _is_text(kind):
+        return "" if kind is None else "text" if _is_text(kind) else "integer"
+    raise UserError(
+        f"{path} has a column 'id' of {kind}, which cannot identify rows; convert it to integers or texts, or"
+        " rename the column"
+    )
+
+
+def _ids(paths: Sequence[Path]) -> Iterator[np.ndarray]:
+    for path in paths:
+        start = 0
+        with reading(path):
+            batches = open_file(path).iter_batches(ID_BATCH, columns=["id"], use_threads=False)
+        # Only the reading is guarded: an error of whoever consumes the ids is not this file's.
+        while True:
+            with reading(path):
+                batch = next(batches, None)
+            if batch is None:
+                break
+            column = batch.column(0)
+            if column.null_count:
+                row = start + int(np.argmax(nulls(column)))
+                raise UserError(f"{path}:id row {row} (from 0) is null; every row needs its id")
+            values = np.asarray(column.to_numpy(zero_copy_only=False))
+            if values.dtype == np.uint64 and values.size and values.max() > np.iinfo(np.int64).max:
+                raise UserError(f"{path} has the id {values.max()}; ids must be below 2^63")
+            yield values.astype(np.str_ if values.dtype == object else np.int64)
+            start += len(column)

@@ -12,6 +12,7 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.foreign import DAMAGE, reason_of, shortened
 
+LARGEST = 2**48  # rows, or numbers in one: no machine addresses more
 # What big-ann's tools append to the name of a file's first rows, and what a file has until it is whole.
 _APPENDED = re.compile(r"(\.crop_nb_\d+)?(\.partial(-\d+)?)?$")
 
@@ -31,9 +32,6 @@ def reading(what: object) -> Iterator[None]:
         if not getattr(error, "strerror", None):
             reason += "; is it whole, and what its name says?"
         raise UserError(f"cannot read {what}: {reason}") from None
-
-
-LARGEST = 2**48  # rows, or numbers in one: no machine addresses more
 
 
 def row_range(label: str, start: int, stop: int) -> str:
@@ -87,19 +85,19 @@ class OffsetFile:
         self.path = path.absolute()
         self._descriptor: _Descriptor | None = None
 
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self.path.stat().st_size
+
     def read_into(self, array: np.ndarray, offset: int) -> int:
         """Fill a contiguous array from the bytes at `offset`; return how many there were."""
-        if not array.nbytes:
-            return 0
         descriptor = self._descriptor
         if descriptor is None:
             descriptor = self._descriptor = _Descriptor(self.path)
         view = array.reshape(-1).view(np.uint8).data
         done = 0
-        while done < len(view):
-            got = os.preadv(descriptor.number, [view[done:]], offset + done)
-            if not got:
-                break
+        while done < len(view) and (got := os.preadv(descriptor.number, [view[done:]], offset + done)):
             done += got
         return done
 
@@ -107,5 +105,5 @@ class OffsetFile:
         """Close the file when whoever is reading it has finished."""
         self._descriptor = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "_descriptor": None}
+    def __reduce__(self) -> Any:
+        return OffsetFile, (self.path,)

@@ -2,8 +2,9 @@
 
 import gzip
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +15,8 @@ from ann_benchmarks.common.hdf5 import is_plain, open_hdf5_file
 from ann_benchmarks.common.regular import open_regular, require_file
 from ann_benchmarks.common.sparse import SparseVectors, joined
 
-from .flat import FlatRows
-from .reading import LARGEST, reading
+from .files import FlatRows
+from .reading import LARGEST, OffsetFile, reading
 from .rows import ArrayRows, Rows
 
 BLOCK_VALUES = 2**20  # read at once
@@ -47,24 +48,19 @@ class SparseRows:
         """Rows and dimension."""
         return len(self.indptr) - 1, self.dimension
 
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """The files, none for rows in memory."""
-        return getattr(self._data, "paths", ())
-
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
     def __getitem__(self, key: int | slice | np.ndarray) -> SparseVectors:
+        if isinstance(key, int | np.integer):
+            row = range(len(self))[int(key)]
+            return self.read(row, row + 1)
         if isinstance(key, slice):
             start, stop, step = key.indices(len(self))
             if step == 1:
                 return self.read(start, max(start, stop))
             key = np.arange(start, stop, step)
-        if isinstance(key, np.ndarray):
-            return joined([self[int(row)] for row in key], self.dimension)
-        row = range(len(self))[int(key)]
-        return self.read(row, row + 1)
+        return joined([self[int(row)] for row in key], self.dimension)
 
     def read(self, start: int, stop: int) -> SparseVectors:
         """Return rows `start` to `stop`, checked."""
@@ -123,7 +119,7 @@ def is_sparse_file(path: Path) -> bool:
     try:
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             return {"format.npy", "shape.npy", "data.npy"} <= {*archive.namelist()}
-    except (*DAMAGE, zipfile.BadZipFile):
+    except DAMAGE:
         return False
 
 
@@ -135,50 +131,51 @@ def open_sparse(path: Path) -> SparseRows:
 
 def open_csr(path: Path) -> SparseRows:
     """Open a file of big-ann-benchmarks: int64 rows, columns and values; int64 bounds; int32; float32."""
-    with reading(path):
-        header = np.fromfile(path, "<i8", 3)
-    return csr_at(path, str(path), _header(path, header))
+    header = rows, columns, values = _header(path, path.open)
+    promised, size = _csr_bytes(header), path.stat().st_size
+    if size > promised:
+        raise UserError(
+            f"cannot read {path}: its header promises {promised:,} bytes, but the file has {size:,};"
+            " fetch it again"
+        )
+    at = CSR_HEADER + 8 * (rows + 1)
+    bounds, indices, data = (
+        FlatRows(OffsetFile(path), str(path), *where)
+        for where in (
+            (CSR_HEADER, (rows + 1, 1), "<i8"),
+            (at, (values, 1), "<i4"),
+            (at + 4 * values, (values, 1), "<f4"),
+        )
+    )
+    return SparseRows(str(path), columns, bounds.read(0, rows + 1)[:, 0], indices, data)
 
 
-def _header(path: Path, header: np.ndarray) -> tuple[int, int, int]:
-    if len(header) < 3 or (header < 0).any() or (header >= LARGEST).any():
+def peek_csr(path: Path) -> tuple[int, int, int]:
+    """Read rows, columns and stored values from the beginning of a .csr or .csr.gz file."""
+    with reading(path), path.open("rb") as file:
+        is_gzip = file.read(2) == b"\x1f\x8b"
+    return _header(path, (lambda mode: gzip.open(path, mode)) if is_gzip else path.open)
+
+
+def _header(path: Path, open_file: Callable[[str], Any]) -> tuple[int, int, int]:
+    with reading(path), open_file("rb") as file:
+        content = file.read(CSR_HEADER)
+    header = np.frombuffer(content, "<i8") if len(content) == CSR_HEADER else np.array([-1])
+    if (header < 0).any() or (header >= LARGEST).any():
         raise UserError(f"cannot read {path}: it does not begin as a CSR file does; fetch it again")
     rows, columns, values = map(int, header)
     return rows, columns, values
 
 
-def csr_at(path: Path, label: str, header: tuple[int, int, int]) -> SparseRows:
-    """Open the parts of a CSR file, whose sizes the header gives; UserError where the file has others."""
-    rows, columns, values = header
-    bounds = FlatRows(path, label, CSR_HEADER, (rows + 1, 1), "<i8")
-    at = CSR_HEADER + 8 * (rows + 1)
-    promised, size = csr_bytes(header), path.stat().st_size
-    if size > promised:
-        raise UserError(
-            f"cannot read {label}: its header promises {promised:,} bytes, but the file has {size:,};"
-            " fetch it again"
-        )
-    indices = FlatRows(path, label, at, (values, 1), "<i4")
-    data = FlatRows(path, label, at + 4 * values, (values, 1), "<f4")
-    return SparseRows(label, columns, bounds.read(0, rows + 1)[:, 0], indices, data)
-
-
-def csr_bytes(header: tuple[int, int, int]) -> int:
+def _csr_bytes(header: tuple[int, int, int]) -> int:
     """Return how long a file with these rows, columns and stored values is."""
     rows, _, values = header
     return CSR_HEADER + 8 * (rows + 1) + 8 * values
 
 
-def peek_csr(path: Path) -> tuple[int, int, int]:
-    """Read rows, columns and stored values from the beginning of a .csr or .csr.gz file."""
-    with reading(path), (gzip.open if _is_gzip(path) else open)(path, "rb") as file:
-        header = np.frombuffer(file.read(CSR_HEADER), np.uint8)
-    return _header(path, header.view("<i8") if len(header) == CSR_HEADER else np.empty(0, np.int64))
-
-
 def unpack(path: Path, target: Path) -> None:
-    """Write the CSR file that a gzip file holds to `target`; UserError where it is no such file."""
-    left = csr_bytes(peek_csr(path))
+    """Write the CSR file that a gzip file holds to `target`; UserError where it holds something else."""
+    left = _csr_bytes(peek_csr(path))
     require_space(target.parent, left)
     with gzip.open(path, "rb") as packed, target.open("wb") as file:
         while True:
@@ -192,11 +189,6 @@ def unpack(path: Path, target: Path) -> None:
             file.write(piece)
 
 
-def _is_gzip(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(2) == b"\x1f\x8b"
-
-
 def _open_npz(path: Path) -> SparseRows:
     with reading(path), np.load(path, allow_pickle=False) as arrays:
         if arrays["format"].item() not in (b"csr", "csr"):
@@ -205,7 +197,7 @@ def _open_npz(path: Path) -> SparseRows:
     fits = [part.ndim == 1 and part.dtype.kind in kinds for part, kinds in zip(parts, KINDS, strict=True)]
     is_shape = shape.shape == (2,) and shape.dtype.kind in "iu"
     if not all(fits) or not is_shape or len(parts[0]) != int(shape[0]) + 1:
-        raise UserError(f"{path} is no CSR matrix as scipy.sparse.save_npz writes it; write it again")
+        raise UserError(f"{path} must hold a CSR matrix as scipy.sparse.save_npz writes it; write it again")
     indptr, indices, data = parts
     return SparseRows(
         str(path), int(shape[1]), indptr,
@@ -223,5 +215,5 @@ def open_sparse_hdf5(path: Path, group: str, dimension: int) -> SparseRows:
         if not all(array.dtype.kind in kinds for array, kinds in zip(arrays, KINDS, strict=True)):
             raise UserError(f"{label} holds other numbers than sparse vectors have; make the dataset again")
         found = [(array.id.get_offset() or 0, (len(array), 1), array.dtype) for array in arrays]
-    indptr, indices, data = (FlatRows(path, label, *where) for where in found)
+    indptr, indices, data = (FlatRows(OffsetFile(path), label, *where) for where in found)
     return SparseRows(label, dimension, indptr.read(0, len(indptr))[:, 0], indices, data)

@@ -1,0 +1,273 @@
+"""Vectors that lie row by row in a file: NPY, NPZ, HDF5, the big-ann formats, and fvecs, bvecs and ivecs."""
+
+import threading
+import zipfile
+from bisect import bisect_left
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.hdf5 import is_plain, lacking, open_hdf5_file
+
+from .reading import OffsetFile, choose, reading, require_vectors, row_range
+from .rows import BLOCK_BYTES, LockedRows, Rows
+
+BIG_ANN_TYPES = {".fbin": "<f4", ".u8bin": "u1", ".i8bin": "i1"}
+TEXMEX_TYPES = {".fvecs": "<f4", ".bvecs": "u1", ".ivecs": "<i4"}
+PREFIX = 4  # bytes of the dimension before each row of fvecs, bvecs and ivecs, an int32
+
+
+class ArchiveMember:
+    """An array of an NPZ archive, read as a stream: going back begins anew, going on costs nothing."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.path, self._name = path.absolute(), name
+        self._lock, self._member = threading.Lock(), None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the array and its header."""
+        with zipfile.ZipFile(self.path) as archive:
+            return archive.getinfo(self._name).file_size
+
+    def read_into(self, array: np.ndarray, offset: int) -> int:
+        """Fill a contiguous array from the bytes at `offset`; return how many there were."""
+        view, done = array.reshape(-1).view(np.uint8).data, 0
+        with self._lock:
+            member: Any = self._member or self.open()
+            self._member = None  # not used again after an error
+            if member.tell() != offset:
+                member.seek(offset)
+            while done < len(view) and (got := member.readinto(view[done:])):
+                done += got
+            self._member = member
+        return done
+
+    def open(self) -> Any:
+        """Open the member, which keeps the archive open."""
+        with zipfile.ZipFile(self.path) as archive:
+            return archive.open(self._name)
+
+    def close(self) -> None:
+        """Close the file when whoever is reading it has finished."""
+        with self._lock:
+            self._member = None
+
+    def __reduce__(self) -> Any:
+        return ArchiveMember, (self.path, self._name)
+
+
+class FlatRows(Rows):
+    """Rows that follow one another from an offset in a file on.
+
+    They are read into arrays, not through a memory map: pages of a map count as resident memory, and where
+    the disk fails or the file has become shorter a map ends the process.
+    """
+
+    def __init__(
+        self, file: OffsetFile | ArchiveMember, label: str, offset: int, shape: tuple[int, int], dtype: Any
+    ) -> None:
+        self._stored: np.dtype[Any] = np.dtype(dtype)
+        require_vectors(label, shape, self._stored)
+        self.label, self.shape, self.dtype = label, shape, self._stored.newbyteorder("=")
+        self.paths = (file.path,)
+        self._file, self._offset, self._row_bytes = file, offset, shape[1] * self._stored.itemsize
+        size, promised = file.size, offset + self.nbytes
+        if size < promised:
+            whole = max(0, size - offset) // max(1, self._row_bytes)
+            raise UserError(
+                f"cannot read {label}: its header promises {shape[0]:,} rows of {shape[1]} "
+                f"{self.dtype}, {promised:,} bytes, but the file has {size:,}, which end in row {whole} "
+                "(from 0); fetch or write it again"
+            )
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return rows, in an array of their own."""
+        rows = np.empty((stop - start, self.shape[1]), self._stored)
+        self._fill(rows, start, stop)
+        return rows if self._stored.isnative else rows.byteswap(inplace=True).view(self.dtype)
+
+    def _fill(self, array: np.ndarray, start: int, stop: int) -> None:
+        """Read the bytes of these rows."""
+        with reading(row_range(self.label, start, stop)):
+            got = self._file.read_into(array, self._offset + start * self._row_bytes) if array.nbytes else 0
+        if got < array.nbytes:
+            raise UserError(
+                f"cannot read {self.where(start + got // self._row_bytes)}: the file ends before it, though "
+                f"it had {len(self):,} rows when it was opened; fetch or write it again"
+            )
+
+    def mapped(self) -> np.ndarray | None:
+        """Return a copy-on-write map; a read-only one where the file is larger than the OS grants memory."""
+        is_aligned = self._stored.isnative and not self._offset % self._stored.itemsize
+        if not is_aligned or not self.nbytes or isinstance(self._file, ArchiveMember):
+            return None
+        with reading(self.label):
+            place = {"dtype": self.dtype, "offset": self._offset, "shape": self.shape}
+            try:
+                return np.memmap(self.paths[0], mode="c", **place)  # type: ignore[call-overload]
+            except OSError:
+                return np.memmap(self.paths[0], mode="r", **place)  # type: ignore[call-overload]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class TexmexRows(FlatRows):
+    """Rows that each have their dimension before them, the same in all."""
+
+    def __init__(self, path: Path, dtype: str) -> None:
+        self._file, self.label = OffsetFile(path), str(path)
+        with reading(path):
+            size = self._file.size
+            dimension = self._prefix(0) if size >= PREFIX else 0
+        if dimension <= 0:
+            raise UserError(
+                f"cannot read {path}: it does not begin with the dimension of row 0; is it whole?"
+            )
+        row_bytes = PREFIX + dimension * np.dtype(dtype).itemsize
+        rows, rest = divmod(size, row_bytes)
+        super().__init__(self._file, self.label, 0, (rows, dimension), dtype)
+        self._row_bytes = row_bytes
+        if rest:
+            self._explain(rest)
+
+    def _prefix(self, offset: int) -> int:
+        found = np.zeros(1, "<i4")
+        self._file.read_into(found, offset)
+        return int(found[0])
+
+    def _explain(self, rest: int) -> None:
+        """Tell a row of another dimension from a last row that is cut short."""
+        rows, dimension = self.shape
+        # After a row of another length none begins where it should, so that the first can be bisected.
+        with reading(self.label):
+            odd = bisect_left(
+                range(rows), True, key=lambda row: self._prefix(row * self._row_bytes) != dimension
+            )
+        if odd < rows:
+            raise self._uneven(odd, self._prefix(odd * self._row_bytes))
+        raise UserError(
+            f"cannot read {self.where(rows)}: it has {rest} bytes where the rows before it have "
+            f"{self._row_bytes}; the file is cut short, fetch it again"
+        )
+
+    def _uneven(self, row: int, found: int) -> UserError:
+        return UserError(
+            f"{self.where(row)} says that it has {found} numbers where row 0 has {self.shape[1]}; "
+            "every vector must have the same length"
+        )
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return rows, without their prefixes."""
+        rows = np.empty((stop - start, self.shape[1]), self._stored)
+        size = max(1, BLOCK_BYTES // self._row_bytes)
+        for first in range(start, stop, size):
+            last = min(first + size, stop)
+            raw = np.empty((last - first, self._row_bytes), np.uint8)
+            self._fill(raw, first, last)
+            prefixes = raw[:, :PREFIX].copy().view("<i4")[:, 0]
+            wrong = prefixes != self.shape[1]
+            if wrong.any():
+                row = int(np.argmax(wrong))
+                raise self._uneven(first + row, int(prefixes[row]))
+            rows[first - start : last - start] = raw[:, PREFIX:].view(self._stored)
+        return rows.astype(self.dtype, copy=False)
+
+    def mapped(self) -> None:
+        """Return None: the prefixes lie between the rows."""
+
+
+class ChunkedRows(LockedRows):
+    """Rows that only HDF5 itself can find or convert: in chunks, compressed, of numbers unlike numpy's."""
+
+    _file: h5py.File | None
+
+    def __init__(self, path: Path, label: str, key: str, stored: h5py.Dataset) -> None:
+        super().__init__()
+        self.label, self.shape, self.dtype = label, stored.shape, stored.dtype.newbyteorder("=")
+        self.paths, self._key = (path.absolute(),), key
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return rows, in an array of their own."""
+        with self._lock, reading(row_range(self.label, start, stop)):
+            if self._file is None:
+                self._file = open_hdf5_file(self.paths[0])
+            rows: np.ndarray = self._file[self._key][start:stop]
+        return rows.astype(self.dtype, copy=False)
+
+    def _closed(self) -> dict[str, Any]:
+        return {"_file": None}
+
+
+def open_npy(path: Path) -> FlatRows:
+    """Open an NPY file of any version, stored row by row."""
+    with reading(path), path.open("rb") as file:
+        return _array_rows(file, OffsetFile(path), str(path))
+
+
+def open_npz(path: Path, key: str) -> FlatRows:
+    """Open an array of an archive: `key`, else the only one."""
+    with reading(path):
+        with zipfile.ZipFile(path) as archive:
+            names = [name[:-4] for name in archive.namelist() if name.endswith(".npy")]
+        key = choose(path, "array", names, key)
+        member = ArchiveMember(path, f"{key}.npy")
+        with member.open() as file:
+            return _array_rows(file, member, f"{path}:{key}")
+
+
+def _array_rows(opened: Any, file: OffsetFile | ArchiveMember, label: str) -> FlatRows:
+    """Read the header of an array; its rows, which come next, must be in one piece each."""
+    # Version 3.0 differs from 2.0 only in the names of fields.
+    is_first = np.lib.format.read_magic(opened) == (1, 0)
+    read = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0
+    shape, by_column, dtype = read(opened)
+    if by_column and len(shape) == 2 and 1 not in shape:
+        raise UserError(
+            f"{label} is stored column by column; save numpy.ascontiguousarray(...) of it instead"
+        )
+    return FlatRows(file, label, opened.tell(), shape, dtype)
+
+
+def open_big_ann(path: Path, dtype: str) -> FlatRows:
+    """Open a big-ann file: uint32 rows and dimension, then the rows and nothing else; little-endian."""
+    with reading(path):
+        header = np.fromfile(path, "<u4", 2)
+        size = path.stat().st_size
+    if len(header) < 2:
+        raise UserError(f"cannot read {path}: it has {size} bytes where a header alone has 8; fetch it again")
+    rows, dimension = map(int, header)
+    if not dimension:
+        raise UserError(
+            f"cannot read {path}: its header says {rows:,} rows of 0 numbers; is it a big-ann file?"
+        )
+    opened = FlatRows(OffsetFile(path), str(path), 8, (rows, dimension), dtype)
+    if size > 8 + opened.nbytes:
+        raise UserError(
+            f"cannot read {path}: its header promises {rows:,} rows of {dimension} {opened.dtype}, "
+            f"{8 + opened.nbytes:,} bytes, but the file has {size:,}, enough for "
+            f"{(size - 8) // (opened.nbytes // rows) if rows else 'more'} rows; fetch it again"
+        )
+    return opened
+
+
+def open_hdf5(path: Path, key: str) -> Rows:
+    """Open a dataset: `key`, else `train`, else the only one of two dimensions."""
+    with reading(path), open_hdf5_file(path) as file:
+        names: list[str] = []
+        file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+        if not key:
+            names = ["train"] if "train" in names else [name for name in names if file[name].ndim == 2]
+        key = choose(path, "two-dimensional dataset", names, key)
+        stored, label = file[key], f"{path}:{key}"
+        require_vectors(label, stored.shape or (), stored.dtype)
+        if problem := lacking(file, stored):
+            raise UserError(f"{label} {problem}")
+        if is_plain(stored):
+            return FlatRows(OffsetFile(path), label, stored.id.get_offset(), stored.shape, stored.dtype)
+        return ChunkedRows(path, label, key, stored)
