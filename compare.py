@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ann_benchmarks.common.cli import path_or_pattern, positive_int, read_by, run_command
 from ann_benchmarks.common.errors import UserError, shown
-from ann_benchmarks.common.quantities import read_number
+from ann_benchmarks.common.numbers import read_number
 from ann_benchmarks.comparing.at_recall import at_recall
 from ann_benchmarks.comparing.listing import list_runs, show_run
 from ann_benchmarks.comparing.matching import SideBySide, compare

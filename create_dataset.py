@@ -11,7 +11,7 @@ from pathlib import Path
 from ann_benchmarks.common.cli import file_to_write, path, path_or_pattern, positive_int, run_command, seed
 from ann_benchmarks.common.dask_cluster import check_scheduler
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.output import warn
+from ann_benchmarks.common.text import warn
 from ann_benchmarks.data.datasets import (
     canonical_name,
     dataset_path,
@@ -22,7 +22,13 @@ from ann_benchmarks.data.datasets import (
     prepare_filters,
     truth_file,
 )
-from ann_benchmarks.data.datasets.listing import dataset_table
+from ann_benchmarks.data.datasets.catalog import dataset_table
+from ann_benchmarks.data.datasets.filtering import (
+    FilterFiles,
+    add_own_filters,
+    read_new_filters,
+    store_own_filters,
+)
 from ann_benchmarks.data.datasets.maintenance import (
     CONVERTED_TYPES,
     convert_source,
@@ -30,14 +36,7 @@ from ann_benchmarks.data.datasets.maintenance import (
     verify_dataset,
 )
 from ann_benchmarks.data.datasets.own import QUERIES, OwnVectors, create_in_place, create_own
-from ann_benchmarks.data.datasets.own_filters import (
-    FilterFiles,
-    add_own_filters,
-    filters_of_own,
-    store_own_filters,
-)
-from ann_benchmarks.data.datasets.repeated import repetition
-from ann_benchmarks.data.datasets.write import NEIGHBORS
+from ann_benchmarks.data.datasets.write import NEIGHBORS, repetition_warning
 from ann_benchmarks.distance import METRICS
 
 YAML_SUFFIXES = (".yml", ".yaml")
@@ -150,7 +149,7 @@ def warn_of_repeated(name: str) -> None:
     dataset, _ = get_dataset(name)
     with dataset:
         if repeated := dataset.queries_in_train():
-            warn(repetition(repeated, len(dataset.test())))
+            warn(repetition_warning(repeated, len(dataset.test())))
 
 
 def main() -> int:
@@ -181,7 +180,7 @@ def main() -> int:
 def create(args: argparse.Namespace) -> None:
     """Make a dataset of one's own vectors, with filters if there are any; these are checked first."""
     own = own_vectors(args)
-    filters = filters_of_own(filter_files(args), own) if args.attributes else None
+    filters = read_new_filters(filter_files(args), own) if args.attributes else None
     if args.in_place:
         create_in_place(args.name, own, args.force)
         print(find_truth(args.name, args.neighbors, args.scheduler, force=True))

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from ann_benchmarks.common.cli import path, run_command
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.output import counted, say
+from ann_benchmarks.common.numbers import counted
+from ann_benchmarks.common.text import say
 from ann_benchmarks.pricing.prices import read_prices
 from ann_benchmarks.website import create_website
 from ann_benchmarks.website.plots import all_plot_variants

@@ -17,12 +17,18 @@ import numpy as np
 
 from ann_benchmarks.common.cli import run_command
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.output import counted, warn
+from ann_benchmarks.common.numbers import counted
+from ann_benchmarks.common.text import warn
 from ann_benchmarks.constants import INDEX_DIR
-from ann_benchmarks.data.datasets import canonical_name, files_of, get_dataset, is_present, prepare_filters
+from ann_benchmarks.data.datasets import (
+    canonical_name,
+    dataset_files,
+    get_dataset,
+    is_present,
+    prepare_filters,
+)
 from ann_benchmarks.data.datasets.dataset import Dataset
-from ann_benchmarks.data.datasets.repeated import IN_TRAIN, repetition
-from ann_benchmarks.data.datasets.write import NEIGHBORS
+from ann_benchmarks.data.datasets.write import IN_TRAIN, NEIGHBORS, repetition_warning
 from ann_benchmarks.data.filters import FilterSet
 from ann_benchmarks.definitions.configs import Config, read_configs, with_run_groups
 from ann_benchmarks.definitions.definition import Data, Definition, supported_data
@@ -136,7 +142,7 @@ def run_with(args: argparse.Namespace, here: WorkersHere) -> int:
     print(header)
     for found in filter_sets:
         print(described_filter(found))
-    for text in filter(None, [repetition(repeated) if repeated else None, obstacle, *plan.warnings]):
+    for text in filter(None, [repetition_warning(repeated) if repeated else None, obstacle, *plan.warnings]):
         warn(text)
     if not plan.jobs:
         print(f"nothing to do: {counted(plan.finished, 'point')} finished before; --force measures again")
@@ -148,7 +154,7 @@ def run_with(args: argparse.Namespace, here: WorkersHere) -> int:
     place = (
         engine,
         containers,
-        files_of(name),
+        dataset_files(name),
         args.definitions,
         args.parallelism,
         timeout,

@@ -24,7 +24,7 @@ from ann_benchmarks.algorithms.postgres.servers.libpq import connect
 from ann_benchmarks.algorithms.postgres.settings import QUERY_SESSION
 from ann_benchmarks.algorithms.postgres.variables import program_environment
 from ann_benchmarks.common.host import usable_cores
-from ann_benchmarks.common.output import counted
+from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.load.request import Load
 
 from .harness import Case, Figures, Goal

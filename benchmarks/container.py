@@ -13,7 +13,7 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from ann_benchmarks.common.output import counted
+from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.results.file import read_attributes
 from ann_benchmarks.run.containers.engine import connect
 from ann_benchmarks.run.containers.sandbox import USER_ID

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.common.output import counted
+from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.monitoring import Monitor, monitor
 from ann_benchmarks.monitoring.monitor import INTERVAL_SECONDS

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ann_benchmarks.common.atomic import atomic_path
+from ann_benchmarks.common.files import atomic_path
 
 
 def test_the_file_appears_whole(tmp_path: Path):

@@ -26,7 +26,7 @@ import pytest
 from docker.errors import APIError, ImageNotFound, NotFound
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.quantities import byte_size
+from ann_benchmarks.common.numbers import byte_size
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.definitions.tags import split_tag, tagged
 from ann_benchmarks.jobs.events import (

@@ -18,7 +18,7 @@ import h5py
 import numpy as np
 import pytest
 
-from ann_benchmarks.data.datasets.generated import write_blobs, write_random_sets
+from ann_benchmarks.data.datasets.generated import write_random
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.installing.export import export
 
@@ -343,9 +343,9 @@ def write_small_bits(data: Path, name: str) -> None:
     """Write rows of bits or sets as ann-benchmarks has them, under one of its names."""
     data.mkdir(exist_ok=True)
     if name.endswith("hamming"):
-        write_blobs(data / f"{name}.hdf5", "hamming", 1500, 16, 20)
+        write_random(data / f"{name}.hdf5", "hamming", 16, "blobs", 1500, centers=20)
     else:
-        write_random_sets(data / f"{name}.hdf5", "jaccard", 1500, 20, 40)
+        write_random(data / f"{name}.hdf5", "jaccard", 40, "sets", 1500, size=20)
 
 
 def table(path: Path) -> list[dict[str, str]]:

@@ -11,7 +11,7 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import dataset_path, get_dataset
-from ann_benchmarks.data.datasets.listing import dataset_table
+from ann_benchmarks.data.datasets.catalog import dataset_table
 from ann_benchmarks.data.datasets.own import OwnVectors, create_own
 from ann_benchmarks.distance import candidate_distances
 

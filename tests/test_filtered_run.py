@@ -96,8 +96,8 @@ def test_every_way_to_a_plugin_has_the_filter(workspace, monkeypatch, more, how)
     point = measured(workspace, monkeypatch, OWN_WAY + more, procedure)
     assert (point.recall, point.completeness) == (1, 1)
     queries = get_dataset("tiny")[0].queries(5, "uniform:0.02")
-    assert (read_result(point.path).neighbors == queries.true_neighbors).all()
-    assert (queries.true_neighbors[:, 4] == -1).all() and (queries.true_neighbors[:, 3] >= 0).all()
+    assert (read_result(point.path).neighbors == queries.truth.neighbors).all()
+    assert (queries.truth.neighbors[:, 4] == -1).all() and (queries.truth.neighbors[:, 3] >= 0).all()
 
 
 GIVEN = """\

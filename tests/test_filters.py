@@ -18,16 +18,15 @@ from ann_benchmarks.data.datasets import (
     stored_truth,
     truth_file,
 )
-from ann_benchmarks.data.datasets.listing import dataset_table
+from ann_benchmarks.data.datasets.catalog import dataset_table
+from ann_benchmarks.data.datasets.filtering import FilterFiles, add_own_filters
 from ann_benchmarks.data.datasets.maintenance import verify_dataset
 from ann_benchmarks.data.datasets.own import OwnVectors, create_own
-from ann_benchmarks.data.datasets.own_filters import FilterFiles, add_own_filters
 from ann_benchmarks.data.filters import canonical_filter
 from ann_benchmarks.data.filters import truth as filter_truth
-from ann_benchmarks.data.filters.generated import tenant_sizes
+from ann_benchmarks.data.filters.generated import permuted, tenant_sizes
 from ann_benchmarks.data.filters.matching import Matcher
 from ann_benchmarks.data.filters.places import find_places
-from ann_benchmarks.data.filters.streams import permuted
 from ann_benchmarks.data.ground_truth import checkpoint
 from ann_benchmarks.data.vectors.rows import ArrayRows
 
@@ -96,24 +95,24 @@ def test_the_filters_of_a_name(mine: str, filter: str, share: float | None, tole
     if share is not None:
         assert np.abs(found.matches / ROWS - share).max() <= tolerance
     matcher = Matcher(attributes)
-    for query in queries:
-        rows = matcher.rows(query.filter, range(ROWS))
-        distances = np.linalg.norm(VECTORS[rows].astype(float) - query.vector, axis=1)
+    for number, each in enumerate(found.filters):
+        rows = matcher.rows(each, range(ROWS))
+        distances = np.linalg.norm(VECTORS[rows].astype(float) - queries.vectors[number], axis=1)
         order = np.argsort(distances, kind="stable")[:10]
-        assert query.true_neighbors.tolist() == rows[order].tolist()
-        np.testing.assert_allclose(query.true_distances, distances[order])
-        assert found.matches[query.number] == len(rows)
+        assert queries.truth.neighbors[number].tolist() == rows[order].tolist()
+        np.testing.assert_allclose(queries.truth.distances[number], distances[order])
+        assert found.matches[number] == len(rows)
 
 
 def test_near_holds_the_query_and_far_does_not(mine: str) -> None:
-    every = get_dataset(mine)[0].queries(10)
+    every = get_dataset(mine)[0].queries(10).truth.neighbors
     shares = {}
     for kind in ("near", "uniform", "far"):
         found, attributes, _ = filters_of(mine, f"{kind}:0.1")
         matcher = Matcher(attributes)
         passing = [set(matcher.rows(each, range(ROWS))) for each in found.filters]
         shares[kind] = np.mean(
-            [len(rows & set(query.true_neighbors)) / 10 for rows, query in zip(passing, every, strict=True)]
+            [len(rows & set(nearest)) / 10 for rows, nearest in zip(passing, every, strict=True)]
         )
     assert shares["near"] > 0.25 and 0.05 < shares["uniform"] < 0.15 and shares["far"] < 0.02
 
@@ -144,9 +143,9 @@ def test_sparse_vectors_have_filters_too() -> None:
     rows = np.flatnonzero(attributes["uniform"].values < 28)
     with get_dataset("sparse")[0] as dataset:
         train = dataset.train_rows()[rows]
-    for query in queries:
-        products = [dense(row) @ dense(query.vector) for row in train]
-        np.testing.assert_allclose(query.true_distances, -np.sort(products)[::-1][:10], rtol=1e-6)
+    for vector, distances in zip(queries.vectors, queries.truth.distances, strict=True):
+        products = [dense(row) @ dense(vector) for row in train]
+        np.testing.assert_allclose(distances, -np.sort(products)[::-1][:10], rtol=1e-6)
     assert found.matches.tolist() == [28] * 20 and list(verify_dataset("sparse")) == []
     with pytest.raises(UserError, match="needs dense vectors"):
         prepare_filters("sparse", ["near:0.1"])
@@ -177,7 +176,7 @@ def test_what_is_there_is_not_made_again(mine: str, monkeypatch: pytest.MonkeyPa
 def test_fewer_matches_than_neighbours_are_ordinary(mine: str) -> None:
     found, _, queries = filters_of(mine, "uniform:0.002")
     assert found.matches.tolist() == [4] * QUERIES
-    assert (queries.true_neighbors[:, 4:] == -1).all() and (queries.true_neighbors[:, :4] >= 0).all()
+    assert (queries.truth.neighbors[:, 4:] == -1).all() and (queries.truth.neighbors[:, :4] >= 0).all()
     assert (stored_truth(mine, "uniform:0.002").neighbors[:, 4:] == -1).all()
 
 
@@ -189,7 +188,7 @@ def test_fewer_matches_than_neighbours_are_ordinary(mine: str) -> None:
         ("near:0.6", "from 0.0001 to 0.5"),
         ("near:x", "from 0.0001 to 0.5"),
         ("uniform:1e", "from 0.0001 to 1"),
-        ("unifrom:0.1", "no kind of filter 'unifrom'.*did you mean 'uniform'"),
+        ("unifrom:0.1", "unknown kind of filter 'unifrom'.*did you mean 'uniform'"),
         ("tenants:5", "from 10 to 10,000"),
         ("tenants:5000", "more tenants than the 2,000 rows"),
         ("mine", "has no filters 'mine'"),
@@ -334,7 +333,7 @@ some:
         days = np.arange(ROWS) % 366 >= 30
         expected = [(days & (np.arange(ROWS) % 3 == number)).sum() for number in range(2)]
         assert spoken.matches[:3].tolist() == [*expected, 0]
-        assert (dataset.queries(10, "spoken")[2].true_neighbors == -1).all()
+        assert (dataset.queries(10, "spoken").truth.neighbors[2] == -1).all()
         assert dataset.filter_set("tagged").matches[3] == ROWS
         assert dataset.filter_set("some").filters[0].values == ((1, 2),)
     assert list(verify_dataset(mine)) == []

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.foreign import DEEPEST, LONGEST_REASON, from_json, reason_of, shortened
+from ann_benchmarks.common.text import DEEPEST, LONGEST_REASON, from_json, reason_of, shortened
 from ann_benchmarks.monitoring import read_monitoring
 from ann_benchmarks.results.attributes import MOST
 from ann_benchmarks.results.file import damage, read_attributes, read_more, read_result

@@ -37,8 +37,8 @@ def test_nothing_but_the_adapter_looks_for_methods():
         ),
         ("tiers/sweep.py", "import ann_benchmarks.algorithms.postgres.catalog", "no database"),
         ("ann_benchmarks/results/series.py", "from . import runs", "circles"),
-        ("ann_benchmarks/common/disk.py", "import algorithms.postgres", "no database"),
-        ("ann_benchmarks/common/disk.py", "import run", "no command"),
+        ("ann_benchmarks/common/files.py", "import algorithms.postgres", "no database"),
+        ("ann_benchmarks/common/files.py", "import run", "no command"),
         ("algorithms/bruteforce/module.py", "import ann_benchmarks.results.file", "Plug-ins"),
     ],
 )

@@ -14,13 +14,13 @@ from scipy.sparse import random as random_sparse
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import check_filters, get_dataset, prepare_filters
-from ann_benchmarks.data.datasets.listing import dataset_table
-from ann_benchmarks.data.datasets.own_filters import FilterFiles, add_own_filters
+from ann_benchmarks.data.datasets.catalog import dataset_table
+from ann_benchmarks.data.datasets.filtering import FilterFiles, add_own_filters
 from ann_benchmarks.data.datasets.parts import Parts
 from ann_benchmarks.data.datasets.registry import find_entry, read_description
 from ann_benchmarks.data.filters import Filter, Predicate, canonical_filter
-from ann_benchmarks.data.filters.published import PublishedShare
-from ann_benchmarks.data.filters.published_columns import label_column
+from ann_benchmarks.data.filters.columns import label_column
+from ann_benchmarks.data.filters.naming import PublishedShare
 
 from .file_server import FileServer
 from .served_datasets import TEST, TRAIN, distances_of, served, write_bin, write_shards
@@ -261,7 +261,7 @@ def test_an_id_has_one_label(tmp_path: Path) -> None:
         ("shards", "int:1", r"'int:1' needs the share of the rows that passes: int:0.01"),
         ("shards", "tags", r"has no filters 'tags'; there are .*int:S, label:S"),
         ("tagged", "int:0.01", r"dataset 'tagged' has no filters 'int:0.01'"),
-        ("shards", "ints:0.01", r"there is no kind of filter 'ints' .*did you mean 'int'"),
+        ("shards", "ints:0.01", r"unknown kind of filter 'ints' .*did you mean 'int'"),
     ],
 )
 def test_what_was_not_published_is_refused(server: FileServer, name: str, filter: str, message: str) -> None:
@@ -273,7 +273,7 @@ def test_what_was_not_published_is_refused(server: FileServer, name: str, filter
 def test_own_filters_do_not_take_a_published_name(server: FileServer) -> None:
     pq.write_table(pa.table({"year": np.arange(500)}), "a.parquet")
     Path("f.yml").write_text("tags:\n- {column: year, operator: '<', value: 9}\n")
-    with pytest.raises(UserError, match="'tags' are the published filters of tagged; choose another name"):
+    with pytest.raises(UserError, match="'tags' is the name of published filters of tagged; choose another"):
         add_own_filters("tagged", FilterFiles(Path("a.parquet"), Path("f.yml")))
 
 
@@ -288,7 +288,8 @@ def test_names_of_vectordbbench() -> None:
         ("0.01", "1", "99", 9_900_000), ("0.001", "0.1", "99.9", 9_990_000), ("0.995", "99.5", "0.5", 50_000),
     ):  # fmt: skip
         one = PublishedShare("int", Decimal(share))
-        assert (one.passing, one.removed, one.first_id(10_000_000)) == (passing, removed, first)
+        assert one.written_in("{passing} {removed}") == f"{passing} {removed}"
+        assert one.first_id(10_000_000) == first
     assert canonical_filter("int:0.010") == canonical_filter("int:1e-2") == "int:0.01"
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.algorithms.base.module import BaseANN
+from ann_benchmarks.common import VERSION
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.version import VERSION
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Built, Note, PointDone
 from ann_benchmarks.jobs.job import Job, JobRequest

@@ -11,12 +11,12 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.sparse import SparseVectors
 from ann_benchmarks.data.datasets import get_dataset, is_present, make_dataset
+from ann_benchmarks.data.datasets.catalog import dataset_table
 from ann_benchmarks.data.datasets.downloads import URL_VARIABLE
-from ann_benchmarks.data.datasets.listing import dataset_table
 from ann_benchmarks.data.datasets.maintenance import find_truth, verify_dataset
 from ann_benchmarks.data.datasets.own import OwnVectors, create_in_place, create_own
 from ann_benchmarks.data.datasets.registry import registered
-from ann_benchmarks.data.datasets.sparse_file import write_sparse
+from ann_benchmarks.data.datasets.write import write_sparse
 from ann_benchmarks.data.ground_truth import exact_neighbors
 from ann_benchmarks.data.vectors.sparse import open_sparse
 from ann_benchmarks.distance import candidate_distances, pair_distances

@@ -14,7 +14,7 @@ from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.loading import copy_vectors
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.common.sparse import SparseVectors, joined
-from ann_benchmarks.data.datasets.generated_sparse import SparseDraws
+from ann_benchmarks.data.datasets.generated import SparseDraws
 from ann_benchmarks.data.ground_truth import exact_neighbors
 from ann_benchmarks.distance import candidate_distances
 

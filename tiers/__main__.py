@@ -13,8 +13,8 @@ from pathlib import Path
 
 from ann_benchmarks.common.cli import run_command
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import size_text
-from ann_benchmarks.common.output import counted, say
+from ann_benchmarks.common.numbers import counted, size_text
+from ann_benchmarks.common.text import say
 
 from .ledger import SYSTEM_FOLDER, Hold, Ledger
 from .locked_memory import page_size

@@ -12,7 +12,7 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import size_text
-from ann_benchmarks.common.output import warn
+from ann_benchmarks.common.text import warn
 
 from . import groups, machine
 from .groups import CPUS, DISK, MEMORY, ControlGroup, Keeper, SeveralGroups

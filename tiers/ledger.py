@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from ann_benchmarks.common.disk import locked_file
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.files import locked_file
 
 from .groups import remove_group
 

@@ -14,8 +14,7 @@ import psutil
 
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.host import memory_bytes, usable_cores
-from ann_benchmarks.common.numbers import GB, MB, size_text
-from ann_benchmarks.common.output import counted
+from ann_benchmarks.common.numbers import GB, MB, counted, size_text
 from ann_benchmarks.definitions.definition import Definition
 
 from .machine import system_reserve

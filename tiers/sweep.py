@@ -10,8 +10,8 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import memory_bytes
-from ann_benchmarks.common.numbers import MB, size_text
-from ann_benchmarks.common.output import counted, say, warn
+from ann_benchmarks.common.numbers import MB, counted, size_text
+from ann_benchmarks.common.text import say, warn
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Event, PointDone, PointFailed, WorkloadDone
 from ann_benchmarks.jobs.job import Job, JobRequest

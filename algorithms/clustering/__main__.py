@@ -17,10 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.cli import HelpWithDefaults, file_to_write, positive_int, run_command, seed, size
-from ann_benchmarks.common.disk import disk_errors
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.files import atomic_path, disk_errors
 from ann_benchmarks.data.datasets import canonical_name, get_dataset
 
 from .clustering import cluster

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from .command import report_end, signals_raise
 from .errors import UserError, shown
 from .names import checked_path, output_path, path_text
-from .quantities import amount, byte_size, finite, read_number, seed_number, whole
+from .numbers import amount, byte_size, finite, read_number, seed_number, whole
 
 
 class HelpWithDefaults(argparse.HelpFormatter):

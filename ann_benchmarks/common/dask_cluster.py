@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 import psutil
 
 from .errors import UserError
-from .output import warn
+from .text import warn
 
 PATIENCE = 30  # seconds to reach the scheduler, and for its first worker
 _PROBE_SECONDS = 1

@@ -63,7 +63,7 @@ _IN_WORDS = {os.strerror(code): code for code in _SHORTAGES} | {
 
 
 def shortage(error: BaseException | None) -> str | None:
-    """Say what there is too little of, and what to do; None where that led to no part of the error."""
+    """Say what there is too little of, and what to do; None where nothing of it led to the error."""
     while error is not None:
         code, detail = None, ""
         if isinstance(error, MemoryError):

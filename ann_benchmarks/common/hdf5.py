@@ -1,5 +1,6 @@
 """HDF5 files, and whether one itself holds all of an array, as it is declared."""
 
+from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,20 @@ import numpy as np
 import psutil
 from h5py import h5d, h5o, h5t, h5z
 
-from .regular import regular
+from .files import atomic_path, disk_errors, regular
 
 
 def open_hdf5_file(path: Path) -> h5py.File:
     """Open a file for reading, without a lock: others may read too."""
     return h5py.File(regular(path), "r", locking=False)
+
+
+def write_hdf5_file(path: Path, attributes: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Write a file that is whole or absent; UserError where the disk does not take it."""
+    with disk_errors(path), atomic_path(path) as temporary, h5py.File(temporary, "w") as file:
+        file.attrs.update(attributes)
+        for key, array in arrays.items():
+            file[key] = array
 
 
 def is_plain(array: h5py.Dataset) -> bool:
@@ -37,7 +46,7 @@ def lacking(file: h5py.File, array: h5py.Dataset) -> str | None:
     stored, promised = array.id.get_storage_size(), (array.size or 0) * array.dtype.itemsize
     if array.id.get_offset() is not None and stored >= promised:
         return None
-    promised = (array.size or 0) * array.id.get_type().get_size()  # which may be less than numpy's
+    promised = (array.size or 0) * array.id.get_type().get_size()  # it may be less than numpy's
     made = array.id.get_create_plist()
     if made.get_layout() == h5d.VIRTUAL or made.get_external_count():
         return "lies in other files; write it into one"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from .version import VERSION
+from . import VERSION
 
 # A control group's memory limit on Linux: version 2, then version 1.
 _MEMORY_LIMITS = (

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar
 import yaml
 
 from .errors import UserError, closest, shown
-from .regular import read_regular
+from .files import read_regular
 
 Where = tuple[str | int, ...]
 Kind = TypeVar("Kind")

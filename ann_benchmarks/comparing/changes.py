@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ann_benchmarks.common.foreign import from_json
+from ann_benchmarks.common.text import from_json
 
 from .matching import PointPair
 from .measurements import MeasuredPoint

@@ -7,9 +7,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ann_benchmarks.common.foreign import clean_text
-from ann_benchmarks.common.numbers import figure_text
-from ann_benchmarks.common.output import clean_lines, counted
+from ann_benchmarks.common.numbers import counted, figure_text
+from ann_benchmarks.common.text import clean_lines, clean_text
 from ann_benchmarks.results.judging import Difference
 
 from .changes import changes

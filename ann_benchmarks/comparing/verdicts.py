@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ann_benchmarks.common.output import counted
+from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.judging import HIGHER, LOWER, MANY, NOISY, Difference
 

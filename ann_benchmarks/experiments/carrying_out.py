@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from ann_benchmarks.common.cli import path_or_pattern
 from ann_benchmarks.common.errors import NoDefinitionRuns, UserError
-from ann_benchmarks.common.output import counted, say, warn
+from ann_benchmarks.common.numbers import counted
+from ann_benchmarks.common.text import say, warn
 from ann_benchmarks.installing.main import main as install
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect, find_image
 

@@ -10,7 +10,8 @@ from typing import Any
 from ann_benchmarks.common.cli import file_to_write, positive_float
 from ann_benchmarks.common.cli import path as path_type
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.output import counted, say
+from ann_benchmarks.common.numbers import counted
+from ann_benchmarks.common.text import say
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.pricing.costs import cost_request
 from ann_benchmarks.reporting.bundling import write_bundle

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ann_benchmarks.common.errors import UserError, closest
-from ann_benchmarks.common.regular import read_regular
+from ann_benchmarks.common.files import read_regular
 
 # Docker knows these without an ARG, and neither its cache nor an image's history depends on them.
 MOST_BYTES = 4 << 20  # of a file with a secret or with certificates

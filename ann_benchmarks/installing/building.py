@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.foreign import clean_text
+from ann_benchmarks.common.text import clean_text
 from ann_benchmarks.run.containers.engine import reason
 
 from .build_inputs import proxies

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ann_benchmarks.common import VERSION
 from ann_benchmarks.common.errors import UserError, closest
-from ann_benchmarks.common.version import VERSION
 from ann_benchmarks.definitions.configs import BrokenConfig, Config
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Definition
 from ann_benchmarks.definitions.tags import split_tag, tagged

@@ -15,9 +15,8 @@ from tqdm import tqdm
 
 from ann_benchmarks.common.command import signals_raise
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.foreign import clean_text
 from ann_benchmarks.common.numbers import MB
-from ann_benchmarks.common.output import say, warn
+from ann_benchmarks.common.text import clean_text, say, warn
 from ann_benchmarks.definitions.configs import read_configs
 from ann_benchmarks.run.containers.asking import check_image
 from ann_benchmarks.run.containers.engine import connect, reason

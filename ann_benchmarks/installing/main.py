@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ann_benchmarks.common.cli import path, positive_int
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.output import say
+from ann_benchmarks.common.text import say
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 
 # By what they are for; each has a default that is filled in where it is used.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from ann_benchmarks.common.errors import UserError, shown
-from ann_benchmarks.common.quantities import read_number
+from ann_benchmarks.common.numbers import read_number
 from ann_benchmarks.results.contest import FEWEST_ROUNDS
 from ann_benchmarks.results.judging import ERROR_RATE, LOOKS_SHARE, Difference, difference_of_pairs
 

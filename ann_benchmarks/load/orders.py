@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError, shown
-from ann_benchmarks.common.quantities import read_number
+from ann_benchmarks.common.numbers import read_number
 
 ZIPF_LENGTH = 10_000  # queries drawn for a client that goes on for a time, before it repeats itself
 _POPULARITY_SEED = 1932

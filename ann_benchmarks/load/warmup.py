@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError, shown
-from ann_benchmarks.common.quantities import MOST, read_whole
+from ann_benchmarks.common.numbers import MOST, read_whole
 
 PIECE_SECONDS = 0.1
 LEAST_SECONDS, MOST_LEAST_SECONDS = 0.6, 3.0  # of a warm-up: within these, as long as a run

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError, shown
-from ann_benchmarks.common.quantities import MOST_AMOUNT, read_number
+from ann_benchmarks.common.numbers import MOST_AMOUNT, read_number
 
 from .request import Load
 

@@ -18,8 +18,8 @@ import h5py
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.foreign import DAMAGE, clean_text, from_json, plain, reason_of
 from ann_benchmarks.common.hdf5 import fits_in_memory, lacking, open_hdf5_file
+from ann_benchmarks.common.text import DAMAGE, clean_text, from_json, plain, reason_of
 
 from .monitor import CLOSE_SECONDS, Recording, Sample, Stretch
 

@@ -12,8 +12,8 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 
-from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.files import atomic_path
 from ann_benchmarks.results.metrics import all_metrics
 
 from .points import Point

@@ -7,7 +7,7 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError, closest
 from ann_benchmarks.common.names import star_pattern
-from ann_benchmarks.common.output import counted
+from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.results.comparable import is_on_tier, is_open, memory_of
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.series import Series

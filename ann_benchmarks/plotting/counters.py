@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ann_benchmarks.common.foreign import from_json
+from ann_benchmarks.common.text import from_json
 from ann_benchmarks.monitoring import Monitored
 
 WAITS = ("cpu", "io", "lwlock", "lock", "client", "other")

@@ -12,8 +12,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, FixedLocator, MaxNLocator, NullLocator
 from PIL import Image
 
-from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.files import atomic_path
 from ann_benchmarks.monitoring import Monitored, read_monitoring
 from ann_benchmarks.monitoring.stored import monitored_from
 from ann_benchmarks.results.file import read_attributes

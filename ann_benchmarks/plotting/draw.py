@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.output import warn
+from ann_benchmarks.common.text import warn
 from ann_benchmarks.data.datasets import canonical_name, dataset_names, make_truth_file
 from ann_benchmarks.results.at_recall import may_reach
 from ann_benchmarks.results.file import iter_result_paths

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.output import warn
+from ann_benchmarks.common.text import warn
 from ann_benchmarks.data.datasets import canonical_name
 from ann_benchmarks.results.filtered import UnderFilter, under_filters
 from ann_benchmarks.results.runs import Run

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.output import warn
+from ann_benchmarks.common.text import warn
 from ann_benchmarks.data.datasets import canonical_name
 from ann_benchmarks.results.tails import tails_at
 from ann_benchmarks.results.warnings import of_environments

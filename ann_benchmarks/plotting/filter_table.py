@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.files import atomic_path
 from ann_benchmarks.common.numbers import UNKNOWN, figure_text, percent_text, share_text, three_digits
 from ann_benchmarks.results.at_recall import LOWER_BOUND
 from ann_benchmarks.results.filtered import (

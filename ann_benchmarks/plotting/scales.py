@@ -9,8 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from ann_benchmarks.common.errors import UserError, shown
-from ann_benchmarks.common.numbers import plain_number
-from ann_benchmarks.common.quantities import read_number
+from ann_benchmarks.common.numbers import plain_number, read_number
 
 LEAST_POWER, MOST_POWER = 0.01, 100.0  # beyond which all values fall on one place
 SCALES = ("linear", "log", "symlog", "logit")

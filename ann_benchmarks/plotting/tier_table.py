@@ -6,8 +6,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.files import atomic_path
 from ann_benchmarks.common.numbers import figure_text, size_text
 from ann_benchmarks.results.at_recall import LOWER_BOUND, of_latencies, ratio_of_throughputs
 from ann_benchmarks.results.built import build_arguments, built_index

@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.output import say
-from ann_benchmarks.common.whole_folder import whole_folder
+from ann_benchmarks.common.files import whole_folder
+from ann_benchmarks.common.text import say
 from ann_benchmarks.pricing.prices import PriceList
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run

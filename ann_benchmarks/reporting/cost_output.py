@@ -6,8 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.common.numbers import UNKNOWN
-from ann_benchmarks.common.output import counted
+from ann_benchmarks.common.numbers import UNKNOWN, counted
 from ann_benchmarks.pricing.costs import ServerCost
 from ann_benchmarks.pricing.prices import PriceList
 from ann_benchmarks.pricing.servers import capacity_text

@@ -3,8 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from ann_benchmarks.common.numbers import UNKNOWN, figure_text, three_digits
-from ann_benchmarks.common.output import counted
+from ann_benchmarks.common.numbers import UNKNOWN, counted, figure_text, three_digits
 from ann_benchmarks.pricing.costs import ServerCost, ServiceTarget
 from ann_benchmarks.pricing.prices import LOCAL, PriceList, Quote
 from ann_benchmarks.pricing.servers import capacity_text

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ann_benchmarks.common.output import counted
+from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.pricing.costs import CostRequest, Kept, ServerCost, ServiceTarget, is_plain, server_costs
 from ann_benchmarks.pricing.prices import PriceList
 from ann_benchmarks.pricing.servers import STORAGE_MARGIN, capacity_text

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.foreign import from_json
 from ann_benchmarks.common.numbers import UNKNOWN, size_text
+from ann_benchmarks.common.text import from_json
 from ann_benchmarks.data.datasets import get_dataset, is_present
 from ann_benchmarks.results.attributes import version_names
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE

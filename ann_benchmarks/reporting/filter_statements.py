@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from ann_benchmarks.common.foreign import shortened
 from ann_benchmarks.common.numbers import percent_text, three_digits
+from ann_benchmarks.common.text import shortened
 from ann_benchmarks.plotting.chosen import filtered_of_one_load
 from ann_benchmarks.results.filtered import (
     AHEAD,

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, takewhile
 
-from ann_benchmarks.common.numbers import KIB, size_text, three_digits
-from ann_benchmarks.common.output import counted
+from ann_benchmarks.common.numbers import KIB, counted, size_text, three_digits
 from ann_benchmarks.results.at_recall import AtRecall, at_recall, ratio_of_throughputs
 from ann_benchmarks.results.comparable import clients, comparable, family, is_on_tier
 from ann_benchmarks.results.contest import Ratio

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ann_benchmarks.common.files import whole_folder
 from ann_benchmarks.common.numbers import UNKNOWN
-from ann_benchmarks.common.whole_folder import whole_folder
 from ann_benchmarks.plotting.styles import assign_styles
 from ann_benchmarks.results.export import write_csv
 from ann_benchmarks.results.metrics import TARGET_RECALL

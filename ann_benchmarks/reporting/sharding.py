@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import UNKNOWN, figure_text, percent_text, share_text, size_text
-from ann_benchmarks.common.output import counted
+from ann_benchmarks.common.numbers import UNKNOWN, counted, figure_text, percent_text, share_text, size_text
 from ann_benchmarks.plotting.lines import LinePlot, draw_lines
 from ann_benchmarks.plotting.points import Point
 from ann_benchmarks.results.at_recall import (

@@ -9,13 +9,13 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import (
     KIB,
     UNKNOWN,
+    counted,
     figure_text,
     milliseconds,
     share_text,
     size_text,
     three_digits,
 )
-from ann_benchmarks.common.output import counted
 from ann_benchmarks.results.contest import ratio_once
 from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.judging import ERROR_RATE

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from ann_benchmarks.common.output import counted
+from ann_benchmarks.common.numbers import counted
 
 from .built import build_arguments, built_index, difference
 from .contest import MEASURED_ONCE, Ratio, alone, contest, ratio

@@ -12,7 +12,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from ann_benchmarks.common.foreign import DAMAGE, clean_text, from_json, plain
+from ann_benchmarks.common.text import DAMAGE, clean_text, from_json, plain
 
 ALL = "attributes"  # the attribute that holds the others as JSON
 LONGEST_TEXT = 60_000  # bytes; HDF5 takes no attribute of 64 KiB and more

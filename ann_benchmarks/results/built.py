@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ann_benchmarks.common.foreign import from_json
+from ann_benchmarks.common.text import from_json
 
 from .runs import Run
 

@@ -16,10 +16,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.command import begin_fork, signals_wait
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.foreign import DAMAGE
+from ann_benchmarks.common.files import atomic_path
+from ann_benchmarks.common.text import DAMAGE
 
 from . import metrics, percentiles, recall, series
 from .file import Stamp

@@ -9,8 +9,8 @@ import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ann_benchmarks.common.foreign import from_json
 from ann_benchmarks.common.numbers import size_text
+from ann_benchmarks.common.text import from_json
 
 from .attributes import version_names
 from .series import stored_series

@@ -17,11 +17,11 @@ import h5py
 import numpy as np
 from h5py import h5d
 
-from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.foreign import DAMAGE, reason_of, shortened
+from ann_benchmarks.common.files import atomic_path
 from ann_benchmarks.common.hdf5 import fits_in_memory, is_of_numbers, lacking, open_hdf5_file
 from ann_benchmarks.common.names import LONGEST_FOLDER, checked_name
+from ann_benchmarks.common.text import DAMAGE, reason_of, shortened
 
 from .attributes import read_attributes_of, write_attributes
 from .kinds import LARGEST, checked_attributes

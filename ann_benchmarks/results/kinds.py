@@ -11,8 +11,8 @@ from functools import cache
 from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.foreign import shortened
 from ann_benchmarks.common.names import LONGEST_FOLDER
+from ann_benchmarks.common.text import shortened
 
 from .attributes import plain_attributes
 

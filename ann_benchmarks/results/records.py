@@ -13,11 +13,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.foreign import DAMAGE, plain, reason_of
+from ann_benchmarks.common.files import atomic_path
 from ann_benchmarks.common.names import LONGEST_FOLDER
-from ann_benchmarks.common.output import counted
+from ann_benchmarks.common.numbers import counted
+from ann_benchmarks.common.text import DAMAGE, plain, reason_of
 
 from .file import RESULTS_FOLDER
 from .judging import Estimate, estimate_of_rate

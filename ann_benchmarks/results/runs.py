@@ -13,8 +13,8 @@ from typing import Any
 from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.foreign import DAMAGE, clean_text
 from ann_benchmarks.common.host import usable_cores
+from ann_benchmarks.common.text import DAMAGE, clean_text
 
 from .cache import MetricsCache, each
 from .environment import environment_names, environment_of

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.foreign import clean_text, from_json
 from ann_benchmarks.common.names import LONGEST_FOLDER, too_long
+from ann_benchmarks.common.text import clean_text, from_json
 from ann_benchmarks.definitions.poolers import Pooler
 from ann_benchmarks.definitions.replicas import Replicas
 from ann_benchmarks.definitions.shards import Shards

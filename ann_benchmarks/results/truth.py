@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.foreign import DAMAGE, reason_of
 from ann_benchmarks.common.names import checked_name
+from ann_benchmarks.common.text import DAMAGE, reason_of
 from ann_benchmarks.data.datasets import stored_truth, truth_file
 
 from .file import Stamp, file_stamp, read_attributes, truth_mark

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ann_benchmarks.common.foreign import from_json
 from ann_benchmarks.common.numbers import figure_text
+from ann_benchmarks.common.text import from_json
 
 from .comparable import clients, family
 from .environment import in_words

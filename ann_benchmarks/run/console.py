@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from ann_benchmarks.common.numbers import KIB, UNKNOWN, size_text
-from ann_benchmarks.common.output import counted, say, warn
+from ann_benchmarks.common.numbers import KIB, UNKNOWN, counted, size_text
+from ann_benchmarks.common.text import say, warn
 from ann_benchmarks.jobs.events import (
     BuildBegun,
     Built,

@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.output import counted, say, warn
+from ann_benchmarks.common.numbers import counted
+from ann_benchmarks.common.text import say, warn
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Definition
 from ann_benchmarks.jobs.events import Failure, Finished
 from ann_benchmarks.jobs.job import Job

@@ -13,7 +13,7 @@ from ann_benchmarks.common.cli import HelpWithDefaults, limit, path, positive_in
 from ann_benchmarks.common.dask_cluster import check_scheduler
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import most_processes, usable_cores
-from ann_benchmarks.common.output import counted
+from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.definitions.selection import named_algorithms, read_setting
 from ann_benchmarks.jobs.procedure import Conditions, Execution, Procedure

@@ -6,7 +6,8 @@ from types import TracebackType
 
 from tqdm import tqdm
 
-from ann_benchmarks.common.output import counted, say
+from ann_benchmarks.common.numbers import counted
+from ann_benchmarks.common.text import say
 from ann_benchmarks.jobs.rounds import Rounds
 from ann_benchmarks.results.contest import FEWEST_ROUNDS
 

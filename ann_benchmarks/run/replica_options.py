@@ -4,8 +4,7 @@ import argparse
 
 from ann_benchmarks.common.cli import each_of, option_name
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.output import counted
-from ann_benchmarks.common.quantities import whole
+from ann_benchmarks.common.numbers import counted, whole
 
 from .pooler_options import NO_POOLER
 

@@ -10,7 +10,8 @@ from itertools import count, groupby
 from typing import Any
 
 from ann_benchmarks.common.command import Ended
-from ann_benchmarks.common.output import counted, say, warn
+from ann_benchmarks.common.numbers import counted
+from ann_benchmarks.common.text import say, warn
 from ann_benchmarks.jobs.events import Failure, Finished, PointDone, TurnDone
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, shares_of_budget

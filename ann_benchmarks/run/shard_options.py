@@ -4,7 +4,7 @@ import argparse
 
 from ann_benchmarks.common.cli import each_of, option_name
 from ann_benchmarks.common.errors import UserError, closest, shown
-from ann_benchmarks.common.quantities import whole
+from ann_benchmarks.common.numbers import whole
 from ann_benchmarks.definitions.shards import ENGINES, ROUTED
 
 MOST_SHARDS = 1000  # of servers that run already; one machine has fewer

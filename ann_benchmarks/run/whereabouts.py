@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ann_benchmarks.common.output import warn
+from ann_benchmarks.common.text import warn
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Failure, Located
 from ann_benchmarks.jobs.job import Job

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from ann_benchmarks.common import VERSION
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.output import counted
-from ann_benchmarks.common.version import VERSION
+from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.results.file import RESULTS_FOLDER
 from ann_benchmarks.results.records import Record, read_record
 from ann_benchmarks.results.runs import Run, measure

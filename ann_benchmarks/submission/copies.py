@@ -12,9 +12,9 @@ import h5py
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.foreign import DAMAGE, reason_of
+from ann_benchmarks.common.files import open_regular
 from ann_benchmarks.common.hdf5 import open_hdf5_file
-from ann_benchmarks.common.regular import open_regular
+from ann_benchmarks.common.text import DAMAGE, reason_of
 
 from .private import Private
 

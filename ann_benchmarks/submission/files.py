@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 from ann_benchmarks.common.errors import UserError, shown
-from ann_benchmarks.common.foreign import reason_of
+from ann_benchmarks.common.files import open_regular
 from ann_benchmarks.common.names import LONGEST_FOLDER, name_problem
-from ann_benchmarks.common.regular import open_regular
+from ann_benchmarks.common.text import reason_of
 
 LONGEST_PATH = 1000  # characters of a file's path in the folder
 _BLOCK = 1 << 20

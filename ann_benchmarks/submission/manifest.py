@@ -13,11 +13,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from ann_benchmarks.common.atomic import atomic_path
-from ann_benchmarks.common.disk import disk_errors
 from ann_benchmarks.common.errors import UserError, closest, shown
-from ann_benchmarks.common.foreign import reason_of
+from ann_benchmarks.common.files import atomic_path, disk_errors
 from ann_benchmarks.common.names import LONGEST_FOLDER, name_problem
+from ann_benchmarks.common.text import reason_of
 from ann_benchmarks.results.kinds import LONGEST_NAME, made_of
 
 from .files import checked_path, opened

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ann_benchmarks.common.foreign import from_json
+from ann_benchmarks.common.text import from_json
 from ann_benchmarks.results.attributes import version_names
 from ann_benchmarks.results.environment import environment_of, environments, names_of
 from ann_benchmarks.results.records import Record

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.files import atomic_path
 from ann_benchmarks.plotting.styles import assign_styles, result_styles
 from ann_benchmarks.pricing.prices import PriceList
 from ann_benchmarks.results.file import iter_result_paths

@@ -10,7 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 
-from ann_benchmarks.common.output import counted
+from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.plotting.styles import DARK_COLORS, DASHES, LIGHT_COLORS, Style, told_apart
 from ann_benchmarks.pricing.prices import PriceList
 from ann_benchmarks.results.metrics import OF_FILTERS, TARGET_RECALL, drawable, pareto_frontier

@@ -21,8 +21,8 @@ from unittest import mock
 import matplotlib.figure
 from PIL import Image
 
+from ann_benchmarks.common import VERSION
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.version import VERSION
 
 HERE = Path(__file__).parent
 ROOT, STORED, OUTPUTS = HERE.parents[1], HERE / "stored.tar.xz", HERE / "outputs"

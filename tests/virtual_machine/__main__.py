@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ann_benchmarks.common.cli import run_command
 from ann_benchmarks.common.errors import UserError, closest
-from ann_benchmarks.common.output import say
+from ann_benchmarks.common.text import say
 
 from ..programs import ROOT, write_config
 from .image import IMAGE, make_image

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.output import say
+from ann_benchmarks.common.text import say
 
 ROOT = Path(__file__).parents[2]
 ACCOUNT = "someone"  # the ordinary user

@@ -1,11 +1,11 @@
 """Datasets by name: files under data/, made or downloaded on first use."""
 
 from .catalog import canonical_name as canonical_name
+from .catalog import dataset_files as dataset_files
 from .catalog import dataset_names as dataset_names
 from .catalog import dataset_path as dataset_path
 from .catalog import described as described
 from .catalog import description_path as description_path
-from .catalog import files_of as files_of
 from .catalog import get_dataset as get_dataset
 from .catalog import is_downloaded as is_downloaded
 from .catalog import is_present as is_present
@@ -20,6 +20,5 @@ from .file import HDF5Dataset as HDF5Dataset
 from .filtering import check_filters as check_filters
 from .filtering import prepare_filters as prepare_filters
 from .queries import Queries as Queries
-from .queries import Query as Query
 from .registry import aliases as aliases
 from .registry import registered as registered

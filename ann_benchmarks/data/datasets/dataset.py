@@ -4,6 +4,7 @@ import hashlib
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,16 @@ import psutil
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import size_text
-from ann_benchmarks.common.output import warn
 from ann_benchmarks.common.sparse import SparseVectors
+from ann_benchmarks.common.text import warn
 from ann_benchmarks.distance import BIT_METRICS, candidate_distances
 
 from ..filters import FilterSet, RowAttributes
 from ..vectors import Rows
 from .filter_files import attributes_mark, filter_path, read_attributes, read_filter_set
 from .queries import Queries, TrueNeighbors, read_truth, truth_path, write_truth
-from .repeated import IN_TRAIN, count_repeated
 from .truth_check import ALL, DEPTH, check_path, check_truth, checked_depths, write_check
+from .write import IN_TRAIN, count_repeated
 
 _FIRST_ROWS = 64
 _SAMPLED_ROWS = 1024
@@ -37,9 +38,10 @@ class Dataset(ABC):
 
     name: str
     data: Path  # the folder in which datasets lie
+    attrs: dict[str, Any]
+    _source: tuple[Callable[..., "Dataset"], tuple[Any, ...]]  # opens it on another machine; it pickles
     _known_truth: TrueNeighbors | None = None  # once it is checked
     _known_depth = 0
-    attrs: dict[str, Any]
 
     @property
     @abstractmethod
@@ -82,10 +84,6 @@ class Dataset(ABC):
     @abstractmethod
     def has_published_truth(self) -> bool:
         """Whether true neighbours came with the data."""
-
-    @abstractmethod
-    def rows_opener(self) -> Callable[[], Rows]:
-        """Return what opens the training vectors on another machine that sees the same files; it pickles."""
 
     @abstractmethod
     def close(self) -> None:
@@ -169,12 +167,16 @@ class Dataset(ABC):
         write_check(record, [*self.files, *([path] if path.exists() else [])], checked)
         return checked.truth
 
+    def rows_opener(self) -> Callable[[], Rows]:
+        """Return what opens the training vectors on another machine that sees the same files; it pickles."""
+        return partial(_open_rows, *self._source)
+
     def queries_in_train(self) -> int:
         """Return how many queries are rows of the training set, too; 0 for sets and sparse vectors."""
         if IN_TRAIN in self.attrs:
             return int(self.attrs[IN_TRAIN])
         metric, truth = self.attrs["distance"], self.truth()
-        if self.attrs["type"] != "dense" or metric == "ip":  # which takes reading all rows
+        if self.attrs["type"] != "dense" or metric == "ip":  # ip takes reading all rows
             return 0
         queries = np.asarray(self.test())
         return count_repeated(metric, self.train_rows(), queries, truth.neighbors, truth.known_distances)
@@ -223,10 +225,10 @@ class Dataset(ABC):
         return digest.hexdigest()
 
     def _filters(self, name: str) -> tuple[FilterSet, TrueNeighbors]:
-        filters, truth, of_columns = read_filter_set(
+        filters, truth, columns_mark = read_filter_set(
             filter_path(self.name, name, self.data), self.name, self.mark()
         )
-        if attributes_mark(self.name, filters.attributes, self.data) != of_columns:
+        if attributes_mark(self.name, filters.attributes, self.data) != columns_mark:
             raise UserError(
                 f"the filters '{name}' of {self.name} are of other attributes than its columns now have; make"
                 f" them again by: python create_dataset.py --add-filters {self.name} --filters {name} --force"
@@ -238,7 +240,11 @@ class Dataset(ABC):
         return self.train() if self.attrs["type"] == "sparse" else self.train_rows()
 
 
-def as_one_array(rows: Rows) -> np.ndarray:
+def _open_rows(open_dataset: Callable[..., Dataset], arguments: tuple[Any, ...]) -> Rows:
+    return open_dataset(*arguments).train_rows()
+
+
+def plug_in_array(rows: Rows) -> np.ndarray:
     """Vectors as plug-ins of ann-benchmarks expect them: float32, float64 or bool, mapped where possible.
 
     Raises UserError when they would have to be read into memory and do not fit.

@@ -17,6 +17,7 @@ from .file import HDF5Dataset
 from .parts import BINARY, Parts, is_url
 
 URL_VARIABLE = "ANN_BENCHMARKS_DATASET_URL"
+CONNECTIONS = 4
 HINT = f"name a mirror in {URL_VARIABLE}"
 Check = Callable[[Path], object]
 
@@ -37,21 +38,22 @@ def get_parts(parts: Parts, data: Path, connections: int) -> None:
         files.append(_file(parts, parts.test, parts.place(parts.test, data), partial(_check_vectors, parts)))
     if parts.neighbors:
         files.append(_file(parts, parts.neighbors, parts.place(parts.neighbors, data), read_neighbors))
+    _fetch_missing(parts, files, connections)
+
+
+def get_file(parts: Parts, address: str, check: Check) -> Path:
+    """Download one more file of a dataset unless it is there, as those of filters are; return its path."""
+    file = _file(parts, address, parts.place(address), check)
+    _fetch_missing(parts, [file], CONNECTIONS)
+    return file.path
+
+
+def _fetch_missing(parts: Parts, files: list[DownloadRequest], connections: int) -> None:
     missing = [file for file in files if not file.path.exists()]
     for file in missing:
         if not is_url(file.url):
             raise UserError(f"{file.path}, which '{parts.name}' needs, is not there; put it there")
     fetch(missing, connections, HINT)
-
-
-def get_file(parts: Parts, address: str, check: Check, connections: int) -> Path:
-    """Download one more file of a dataset unless it is there, as those of filters are; return its path."""
-    file = _file(parts, address, parts.place(address), check)
-    if not file.path.exists():
-        if not is_url(file.url):
-            raise UserError(f"{file.path}, which filters of '{parts.name}' need, is not there; put it there")
-        fetch([file], connections, HINT)
-    return file.path
 
 
 def _train_file(parts: Parts, address: str, path: Path) -> DownloadRequest:

@@ -1,7 +1,5 @@
 """Datasets in one HDF5 file: opened, checked, and read without copying where it can be."""
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +7,26 @@ import h5py
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.foreign import DAMAGE, reason_of, shortened
 from ann_benchmarks.common.hdf5 import is_of_numbers, lacking, open_hdf5_file
+from ann_benchmarks.common.sparse import SPARSE_METRICS
+from ann_benchmarks.common.text import DAMAGE, reason_of, shortened
 from ann_benchmarks.distance import METRICS
 
 from ..vectors import Rows, checked, open_rows
-from .dataset import Dataset, as_one_array
+from ..vectors.sparse import open_sparse_hdf5
+from .dataset import Dataset, plug_in_array
 from .queries import TrueNeighbors, truth_problem
+from .write import CSR_TEST, CSR_TRAIN
+
+
+def open_dataset_file(path: Path, distance: str, recompute_distances: bool = False) -> Dataset:
+    """Open a dataset file of dense vectors or sets, or of sparse vectors."""
+    try:
+        with open_hdf5_file(path) as file:
+            is_sparse = CSR_TRAIN in file
+    except DAMAGE:
+        is_sparse = False
+    return SparseDataset(path) if is_sparse else HDF5Dataset(path, distance, recompute_distances)
 
 
 class HDF5Dataset(Dataset):
@@ -30,6 +41,8 @@ class HDF5Dataset(Dataset):
         self.path = path
         self._has_distances = not recompute_distances
         self.name, self.data = path.stem, path.parent
+        # An old file lacks the metric, which changes no row.
+        self._source = HDF5Dataset, (path.absolute(), "angular")
         try:
             # No lock is needed: files get their name when they are whole and are never written again.
             self._file = open_hdf5_file(path)
@@ -80,13 +93,13 @@ class HDF5Dataset(Dataset):
 
     def train(self) -> np.ndarray | list[np.ndarray]:
         """The training rows: a copy-on-write memory map where the file allows it, int arrays when sparse."""
-        return self._sets("train") if self.attrs["type"] == "sparse" else as_one_array(self.train_rows())
+        return self._sets("train") if self.attrs["type"] == "sparse" else plug_in_array(self.train_rows())
 
     def test(self) -> np.ndarray | list[np.ndarray]:
         """The queries, in the same form as the training rows."""
         if self.attrs["type"] == "sparse":
             return self._sets("test")
-        return as_one_array(open_rows(self.path, "test"))
+        return plug_in_array(open_rows(self.path, "test"))
 
     def published_truth(self) -> TrueNeighbors | None:
         """The neighbours and distances in the file."""
@@ -101,10 +114,6 @@ class HDF5Dataset(Dataset):
         """Whether the file has neighbours."""
         return "neighbors" in self
 
-    def rows_opener(self) -> Callable[[], Rows]:
-        """See Dataset."""
-        return partial(_open_rows, self.path.absolute())
-
     def _sets(self, key: str) -> list[np.ndarray]:
         return np.split(self._read(key), np.cumsum(self._read(f"size_{key}"))[:-1])
 
@@ -116,8 +125,72 @@ class HDF5Dataset(Dataset):
         return rows
 
 
-def _open_rows(path: Path) -> Rows:
-    return HDF5Dataset(path, "angular").train_rows()  # the metric, which an old file lacks, changes no row
+class SparseDataset(Dataset):
+    """An open dataset of sparse vectors. Raises UserError when the file is damaged."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.name, self.data = path, path.stem, path.parent
+        self._source = SparseDataset, (path.absolute(),)
+        try:
+            with open_hdf5_file(path) as file:
+                self.attrs = {"point_type": "sparse"} | _plain_attributes(file) | {"type": "csr"}
+                arrays = [file[key] for key in ("neighbors", "distances") if key in file]
+                if arrays and (problem := truth_problem(file, arrays)):
+                    raise ValueError(problem)
+                self._truth = [array[()] for array in arrays]
+            if self.attrs["distance"] not in SPARSE_METRICS:
+                raise ValueError(f"its distance must be one of {', '.join(SPARSE_METRICS)}")
+            dimension = self.attrs["dimension"] = int(self.attrs["dimension"])
+        except DAMAGE as error:
+            raise _damaged(path, reason_of(error)) from None
+        self._train, self._test = (
+            open_sparse_hdf5(path, group, dimension) for group in (CSR_TRAIN, CSR_TEST)
+        )
+        shapes = {array.shape for array in self._truth}
+        if len(shapes) > 1 or any(rows != len(self._test) for rows, _ in shapes):
+            found = " and ".join(f"{rows} × {count}" for rows, count in sorted(shapes))
+            raise _damaged(path, f"{len(self._test)} queries, but neighbours and distances {found}")
+
+    @property
+    def rows(self) -> int:
+        """How many vectors there are."""
+        return len(self._train)
+
+    @property
+    def row_values(self) -> int:
+        """How many numbers of 4 bytes a row takes on average: two for each value that is not 0."""
+        return round(2 * int(self._train.indptr[-1]) / max(1, self.rows))
+
+    @property
+    def train_files(self) -> list[Path]:
+        """The one file."""
+        return [self.path]
+
+    def train_rows(self) -> Any:
+        """The vectors as they lie in the file: SparseRows."""
+        return self._train
+
+    def train(self) -> Any:
+        """All vectors in memory: SparseVectors."""
+        return self._train.read(0, len(self._train))
+
+    def test(self) -> Any:
+        """The queries in memory: SparseVectors."""
+        return self._test.read(0, len(self._test))
+
+    def published_truth(self) -> TrueNeighbors | None:
+        """The neighbours and distances in the file."""
+        return TrueNeighbors(self._truth[0], self._truth[1], self.name) if self.has_published_truth else None
+
+    @property
+    def has_published_truth(self) -> bool:
+        """Whether the file has neighbours and their distances."""
+        return len(self._truth) == 2
+
+    def close(self) -> None:
+        """Close the files."""
+        self._train.close()
+        self._test.close()
 
 
 def _damaged(path: Path, reason: str) -> UserError:
@@ -128,60 +201,49 @@ def _checked_attributes(file: h5py.File, path: Path, distance: str) -> dict[str,
     for key in ("train", "test"):
         if not isinstance(file.get(key), h5py.Dataset):
             raise _damaged(path, f"'{key}' is missing")
-    attributes = {name: _plain(value) for name, value in file.attrs.items()}
-    if distance:
-        attributes.setdefault("distance", distance)
-    attributes.setdefault("type", "dense")
-    attributes.setdefault("point_type", "float")
+    given = {"distance": distance} if distance else {}
+    attributes = {"type": "dense", "point_type": "float"} | given | _plain_attributes(file)
     if attributes.get("distance") not in METRICS:
-        found = (
-            f"its distance is '{shortened(attributes['distance'], 60)}'"
-            if "distance" in attributes
-            else "it has no distance"
-        )
-        raise _damaged(path, f"{found}, which is none of {', '.join(METRICS)}")
+        metric = shortened(attributes.get("distance", "missing"), 60)
+        raise _damaged(path, f"its distance is '{metric}', but must be one of {', '.join(METRICS)}")
     for key in ("train", "test", "size_train", "size_test"):
         if key in file and (problem := lacking(file, file[key])):
             raise _damaged(path, f"'{key}' {problem}")
-    sparse = attributes["type"] == "sparse"
-    train, test = file["train"], file["test"]
-    if sparse:
-        queries = _checked_sets(file, path)
+    train, test, is_sparse = file["train"], file["test"], attributes["type"] == "sparse"
+    if is_sparse:
+        _check_sets(file, path)
         attributes.setdefault("dimension", int(train[()].max()) + 1)
     else:
-        if (
-            train.ndim != 2
-            or test.ndim != 2
-            or train.shape[1] != test.shape[1]
-            or 0 in train.shape + test.shape
-        ):
+        if not train.ndim == test.ndim == 2 or train.shape[1] != test.shape[1] or not train.size * test.size:
             raise _damaged(path, f"train is {train.shape} and test is {test.shape}")
         if train.dtype.kind not in "fiub" or test.dtype.kind not in "fiub":
             raise _damaged(path, "train and test do not hold numbers")
         if attributes["distance"] == "jaccard" and not train.dtype == test.dtype == np.bool_:
             raise _damaged(path, f"its rows are {train.dtype}, where jaccard needs bool, or sets")
-        queries = len(test)
         attributes.setdefault("dimension", train.shape[1])
-    attributes["dimension"] = int(attributes["dimension"])
-    if attributes["dimension"] < 1:
-        raise _damaged(path, f"its dimension is {attributes['dimension']}")
-    if not sparse and attributes["dimension"] != train.shape[1]:
-        raise _damaged(path, f"its dimension is {attributes['dimension']} but its rows have {train.shape[1]}")
-    truth_keys = ("neighbors", "distances") if "neighbors" in file else ()
-    arrays = [file[key] for key in truth_keys if key in file]
-    shapes: list[tuple[int, ...]] = [getattr(array, "shape", None) or () for array in arrays]
-    if any(len(shape) != 2 or shape[0] != queries or shape[1] == 0 or shape != shapes[0] for shape in shapes):
-        names = [key for key in truth_keys if key in file]
-        found = " and ".join(
-            f"{name} {shape}" for name, shape in reversed([*zip(names, shapes, strict=True)])
-        )
-        raise _damaged(path, f"{queries} queries, but {found}")
-    if arrays and (problem := truth_problem(file, arrays)):
-        raise _damaged(path, problem)
+    dimension = attributes["dimension"] = int(attributes["dimension"])
+    if dimension < 1:
+        raise _damaged(path, f"its dimension is {dimension}")
+    if not is_sparse and dimension != train.shape[1]:
+        raise _damaged(path, f"its dimension is {dimension} but its rows have {train.shape[1]}")
+    _check_truth(file, path, len(file["size_test"] if is_sparse else test))
     return attributes
 
 
-def _checked_sets(file: h5py.File, path: Path) -> int:
+def _check_truth(file: h5py.File, path: Path, queries: int) -> None:
+    keys = [key for key in ("neighbors", "distances") if key in file and "neighbors" in file]
+    shapes: dict[str, tuple[int, ...]] = {key: getattr(file[key], "shape", None) or () for key in keys}
+    expected = shapes.get("neighbors", ())
+    if keys and (
+        len(expected) != 2 or expected[0] != queries or not expected[1] or len({*shapes.values()}) > 1
+    ):
+        found = " and ".join(f"{key} {shapes[key]}" for key in reversed(keys))
+        raise _damaged(path, f"{queries} queries, but {found}")
+    if keys and (problem := truth_problem(file, [file[key] for key in keys])):
+        raise _damaged(path, problem)
+
+
+def _check_sets(file: h5py.File, path: Path) -> None:
     for key in ("train", "test"):
         size = f"size_{key}"
         if not isinstance(file.get(size), h5py.Dataset):
@@ -193,7 +255,10 @@ def _checked_sets(file: h5py.File, path: Path) -> int:
             raise _damaged(path, f"'{size}' does not add up to the length of '{key}'")
         if len(file[key]) and file[key][()].min() < 0:
             raise _damaged(path, f"'{key}' has items below 0")
-    return len(file["size_test"])
+
+
+def _plain_attributes(file: h5py.File) -> dict[str, Any]:
+    return {name: _plain(value) for name, value in file.attrs.items()}
 
 
 def _plain(value: Any) -> Any:

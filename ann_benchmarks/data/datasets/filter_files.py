@@ -8,30 +8,20 @@ A set's file has the marks of the vectors and of the columns that it is true of.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
-from ann_benchmarks.common.atomic import atomic_path
-from ann_benchmarks.common.disk import disk_errors
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.foreign import DAMAGE, reason_of
-from ann_benchmarks.common.hdf5 import fits_in_memory, is_plain, lacking, open_hdf5_file
+from ann_benchmarks.common.hdf5 import fits_in_memory, is_plain, lacking, open_hdf5_file, write_hdf5_file
+from ann_benchmarks.common.text import DAMAGE, reason_of
 
-from ..filters import (
-    KINDS_WITH_NUMBERS,
-    Filter,
-    FilterSet,
-    Predicate,
-    RowAttribute,
-    RowAttributes,
-    canonical_filter,
-)
-from ..filters.attributes import KINDS
-from ..filters.filter import OPERATORS
+from ..filters import KINDS_WITH_NUMBERS, Filter, FilterSet, RowAttribute, RowAttributes, canonical_filter
+from ..filters.filter import KINDS, OPERATORS, make_filters
 from .queries import TrueNeighbors, truth_problem
 
 VERSION = 1
@@ -77,11 +67,25 @@ def attribute_mark(attribute: RowAttribute) -> str:
 
 def write_attribute(path: Path, attribute: RowAttribute, mark: str) -> None:
     """Store an attribute of the rows of the dataset with this mark."""
-    attributes = {"version": VERSION, "name": attribute.name, "kind": attribute.kind, "rows": len(attribute)}
-    with disk_errors(path), atomic_path(path) as temporary, h5py.File(temporary, "w") as file:
-        file.attrs.update({**attributes, "mark": mark, "values_mark": attribute_mark(attribute)})
-        for key, array in _arrays(attribute).items():
-            file[key] = array
+    facts = {"version": VERSION, "name": attribute.name, "kind": attribute.kind, "rows": len(attribute)}
+    marks = {"mark": mark, "values_mark": attribute_mark(attribute)}
+    write_hdf5_file(path, facts | marks, _arrays(attribute))
+
+
+@contextmanager
+def _opened(path: Path, mark: str | None = None) -> Iterator[h5py.File]:
+    """Open a file; UserError for all damage, and for another mark of the vectors than the one given."""
+    try:
+        with open_hdf5_file(path) as file:
+            if file.attrs["version"] != VERSION:
+                raise UserError(f"{path} is of another version of this program; delete it, and make it again")
+            if mark is not None and file.attrs["mark"] != mark:
+                raise UserError(
+                    f"{path} is of other vectors; delete {path.parent}, and make the filters again"
+                )
+            yield file
+    except DAMAGE as error:
+        raise UserError(f"{path} is damaged ({reason_of(error)}); delete it, and make it again") from None
 
 
 def read_attribute(path: Path, mark: str | None = None) -> tuple[RowAttribute, str]:
@@ -89,25 +93,19 @@ def read_attribute(path: Path, mark: str | None = None) -> tuple[RowAttribute, s
 
     UserError when the file is damaged, or is of a dataset with another mark than the one given.
     """
-    try:
-        with open_hdf5_file(path) as file:
-            _check_version(path, file)
-            name, kind, rows = (str(file.attrs["name"]), str(file.attrs["kind"]), int(file.attrs["rows"]))
-            if mark is not None and file.attrs["mark"] != mark:
-                raise _of_others(path)
-            if kind not in KINDS:
-                raise ValueError(f"there is no kind of attribute '{kind}'")
-            values = _mapped(file, path, "values", _TYPES[kind])
-            ends = _mapped(file, path, "ends", "int64") if kind in ("text", "labels") else None
-            counted = values if ends is None else ends
-            if len(counted) != rows or (ends is not None and _are_wrong(ends, len(values))):
-                raise ValueError("its values do not fit its rows")
-            if kind == "text":
-                assert ends is not None
-                values, ends = _texts(values, ends), None
-            return RowAttribute(name, kind, values, ends), str(file.attrs["values_mark"])
-    except DAMAGE as error:
-        raise _damaged(path, error) from None
+    with _opened(path, mark) as file:
+        name, kind, rows = str(file.attrs["name"]), str(file.attrs["kind"]), int(file.attrs["rows"])
+        if kind not in KINDS:
+            raise ValueError(f"unknown kind of attribute '{kind}'")
+        values = _mapped(file, path, "values", _TYPES[kind])
+        ends = _mapped(file, path, "ends", "int64") if kind in ("text", "labels") else None
+        counted = values if ends is None else ends
+        if len(counted) != rows or (ends is not None and _are_wrong(ends, len(values))):
+            raise ValueError("its values do not fit its rows")
+        if kind == "text":
+            assert ends is not None
+            values, ends = _texts(values, ends), None
+        return RowAttribute(name, kind, values, ends), str(file.attrs["values_mark"])
 
 
 def read_attributes(name: str, columns: Sequence[str], data: Path, mark: str | None) -> RowAttributes:
@@ -125,12 +123,8 @@ def attributes_mark(name: str, columns: Sequence[str], data: Path) -> str:
     """Return the mark that read_attributes would give, without reading any values."""
     marks = {}
     for column in sorted(set(columns)):
-        path = _present(name, column, data)
-        try:
-            with open_hdf5_file(path) as file:
-                marks[column] = str(file.attrs["values_mark"])
-        except DAMAGE as error:
-            raise _damaged(path, error) from None
+        with _opened(_present(name, column, data)) as file:
+            marks[column] = str(file.attrs["values_mark"])
     return _mark_of(marks)
 
 
@@ -147,19 +141,21 @@ def _present(name: str, column: str, data: Path) -> Path:
 
 
 def write_filter_set(
-    path: Path, filters: FilterSet, truth: TrueNeighbors, mark: str, of_columns: str
+    path: Path, filters: FilterSet, truth: TrueNeighbors, mark: str, columns_mark: str
 ) -> None:
-    """Store a filter set and its truth; `mark` is the dataset's, `of_columns` that of the attributes."""
+    """Store a filter set and its truth; `mark` is the dataset's, `columns_mark` that of the attributes."""
     numbers: dict[Filter, int] = {}
-    filter_of = [numbers.setdefault(filter, len(numbers)) for filter in filters.filters]
+    filter_numbers = [numbers.setdefault(filter, len(numbers)) for filter in filters.filters]
     content = {"shape": filters.filters[0].shape, "values": [filter.values for filter in numbers]}
-    attributes = {"version": VERSION, "name": filters.name, "rows": filters.rows, "mark": mark}
-    with disk_errors(path), atomic_path(path) as temporary, h5py.File(temporary, "w") as file:
-        file.attrs.update({**attributes, "columns": of_columns})
-        file["filters"] = np.frombuffer(json.dumps(content).encode(), np.uint8)
-        file["filter_of"] = np.array(filter_of, np.int64)
-        file["matches"] = filters.matches
-        file["neighbors"], file["distances"] = truth.neighbors, truth.known_distances
+    facts = {"version": VERSION, "name": filters.name, "rows": filters.rows, "mark": mark}
+    arrays: dict[str, np.ndarray] = {
+        "filters": np.frombuffer(json.dumps(content).encode(), np.uint8),
+        "filter_of": np.array(filter_numbers, np.int64),
+        "matches": filters.matches,
+        "neighbors": truth.neighbors,
+        "distances": truth.known_distances,
+    }
+    write_hdf5_file(path, {**facts, "columns": columns_mark}, arrays)
 
 
 def read_filter_set(path: Path, name: str, mark: str | None = None) -> tuple[FilterSet, TrueNeighbors, str]:
@@ -169,44 +165,34 @@ def read_filter_set(path: Path, name: str, mark: str | None = None) -> tuple[Fil
     """
     if not path.exists():
         raise UserError(f"{path} is missing; {_remedy(name, path)}")
-    try:
-        with open_hdf5_file(path) as file:
-            _check_version(path, file)
-            if mark is not None and file.attrs["mark"] != mark:
-                raise _of_others(path)
-            own_name, rows = str(file.attrs["name"]), int(file.attrs["rows"])
-            arrays = [file[key] for key in ("neighbors", "distances")]
-            if problem := truth_problem(file, arrays):
-                raise ValueError(problem)
-            truth = TrueNeighbors(arrays[0][()], arrays[1][()], name, own_name)
-            matches, filter_of = (_mapped(file, path, key, "int64") for key in ("matches", "filter_of"))
-            distinct = _filters(json.loads(_mapped(file, path, "filters", "uint8").tobytes()))
-            if {*truth.neighbors.shape[:1], *truth.known_distances.shape[:1], len(matches)} != {
-                len(filter_of)
-            }:
-                raise ValueError("its arrays are of different lengths")
-            if filter_of.min() < 0:
-                raise ValueError("'filter_of' has numbers below 0")
-            filters = [distinct[number] for number in filter_of.tolist()]
-            return FilterSet(own_name, filters, np.array(matches), rows), truth, str(file.attrs["columns"])
-    except DAMAGE as error:
-        raise _damaged(path, error) from None
+    with _opened(path, mark) as file:
+        own_name, rows = str(file.attrs["name"]), int(file.attrs["rows"])
+        arrays = [file[key] for key in ("neighbors", "distances")]
+        if problem := truth_problem(file, arrays):
+            raise ValueError(problem)
+        truth = TrueNeighbors(arrays[0][()], arrays[1][()], name, own_name)
+        matches, numbers = (_mapped(file, path, key, "int64") for key in ("matches", "filter_of"))
+        distinct = _filters(json.loads(_mapped(file, path, "filters", "uint8").tobytes()))
+        if len({len(truth.neighbors), len(truth.known_distances), len(matches), len(numbers)}) > 1:
+            raise ValueError("its arrays are of different lengths")
+        if numbers.min() < 0:
+            raise ValueError("'filter_of' has numbers below 0")
+        filters = [distinct[number] for number in numbers.tolist()]
+        return FilterSet(own_name, filters, np.array(matches), rows), truth, str(file.attrs["columns"])
 
 
 def _filters(content: Any) -> list[Filter]:
     """Make the filters of what a file says; what does not fit raises one of DAMAGE."""
     shape = [(str(column), str(operator)) for column, operator in content["shape"]]
     if not shape or any(operator not in OPERATORS for _, operator in shape):
-        raise ValueError("its filters have operators that are not known")
-    return [
-        Filter(
-            tuple(
-                Predicate(column, operator, tuple(value) if isinstance(value, list) else value)
-                for (column, operator), value in zip(shape, values, strict=True)
-            )
-        )
-        for values in content["values"]
-    ]
+        raise ValueError("its filters have unknown operators")
+    return make_filters(
+        shape,
+        [
+            tuple(tuple(value) if isinstance(value, list) else value for value in values)
+            for values in content["values"]
+        ],
+    )
 
 
 def _arrays(attribute: RowAttribute) -> dict[str, np.ndarray]:
@@ -230,10 +216,10 @@ def _texts(values: np.ndarray, ends: np.ndarray) -> np.ndarray:
 
 
 def _mapped(file: h5py.File, path: Path, key: str, item: str) -> np.ndarray:
-    """Return an array of one dimension, mapped where it lies in one piece; ValueError where it is no such."""
+    """Return an array of one dimension, mapped where it lies in one piece; ValueError where it is not."""
     array = file[key]
     if not isinstance(array, h5py.Dataset) or array.ndim != 1 or array.dtype != np.dtype(item):
-        raise ValueError(f"'{key}' is no array of {item}")
+        raise ValueError(f"'{key}' must be an array of {item}")
     if problem := lacking(file, array):
         raise ValueError(f"'{key}' {problem}")
     if is_plain(array):
@@ -249,20 +235,7 @@ def _are_wrong(ends: np.ndarray, values: int) -> bool:
     return bool(len(ends)) and (ends[0] < 0 or bool((np.diff(ends) < 0).any()) or ends[-1] != values)
 
 
-def _check_version(path: Path, file: h5py.File) -> None:
-    if file.attrs["version"] != VERSION:
-        raise UserError(f"{path} is of another version of this program; delete it, and make it again")
-
-
 def _remedy(name: str, path: Path | None = None) -> str:
     kind, dash, number = ("" if path is None else path.stem).partition("-")
     sets = f"{kind}:{number}" if dash and kind in KINDS_WITH_NUMBERS else "SETS"
     return f"make it by: python create_dataset.py --add-filters {name} --filters {sets}"
-
-
-def _of_others(path: Path) -> UserError:
-    return UserError(f"{path} is of other vectors; delete {path.parent}, and make the filters again")
-
-
-def _damaged(path: Path, error: BaseException) -> UserError:
-    return UserError(f"{path} is damaged ({reason_of(error)}); delete it, and make it again")

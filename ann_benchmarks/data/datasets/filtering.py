@@ -2,21 +2,24 @@
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError, shown
 
-from ..filters import Filter, FilterSet, RowAttribute, RowAttributes, canonical_filter
+from ..filters import SYNTHETIC_KINDS, Filter, FilterSet, RowAttribute, RowAttributes, canonical_filter
 from ..filters.generated import generated_column, generated_filters
+from ..filters.naming import SyntheticSet, synthetic_set
+from ..filters.own import OwnFilters, read_own_filters
 from ..filters.places import find_places, place_filters
-from ..filters.synthetic import SYNTHETIC_KINDS, SyntheticSet, synthetic_set
 from ..filters.truth import count_matches, filtered_truth, grouped
 from ..ground_truth import SearchOptions
 from .catalog import canonical_name, get_dataset
 from .dataset import DATA_FOLDER, Dataset
 from .filter_files import (
+    attribute_mark,
     column_path,
     filter_path,
     read_attribute,
@@ -25,7 +28,8 @@ from .filter_files import (
     write_attribute,
     write_filter_set,
 )
-from .published_filters import compare_published, published_filters, published_source, sources_of
+from .own import OwnVectors
+from .published_filters import compare_published, published_filters, published_source, published_sources
 from .queries import TrueNeighbors
 from .write import NEIGHBORS
 
@@ -40,7 +44,7 @@ def check_filters(name: str, filters: Sequence[str]) -> list[str]:
         if synthetic_set(filter) or filter in stored or published_source(name, filter):
             continue
         kinds = [f"{kind}:..." for kind in SYNTHETIC_KINDS]
-        known = ", ".join([*stored, *kinds, *(source.names for source in sources_of(name))])
+        known = ", ".join([*stored, *kinds, *(source.names for source in published_sources(name))])
         raise UserError(
             f"dataset '{name}' has no filters '{shown(filter)}'; there are {known};"
             f" one's own come from: python create_dataset.py --add-filters {name} --attributes FILE"
@@ -144,10 +148,89 @@ def store_filters(
     searched = [(group.filter, group.queries.tolist()) for group in groups]
     digest = hashlib.blake2b(repr(searched).encode(), digest_size=16).hexdigest()
     options = SearchOptions(state, f"{dataset.mark()} {files} {attributes.mark} {digest}")
-    rows: Any = dataset.train() if dataset.attrs["type"] == "sparse" else dataset.train_rows()
     problem = str(dataset.attrs["distance"]), dataset.test(), count
-    found = TrueNeighbors(*filtered_truth(problem, rows, groups, attributes, options), dataset.name, name)
+    truth = filtered_truth(problem, dataset.vectors(), groups, attributes, options)
+    found = TrueNeighbors(*truth, dataset.name, name)
     made = FilterSet(name, filters, matches, dataset.rows)
     write_filter_set(path, made, found, dataset.mark(), attributes.mark)
     state.unlink(missing_ok=True)
     return found
+
+
+@dataclass(frozen=True)
+class FilterFiles:
+    """The Parquet file of the attributes, one row a vector, and the YAML file of the filters."""
+
+    attributes: Path
+    filters: Path
+
+
+def read_new_filters(files: FilterFiles, own: OwnVectors) -> OwnFilters:
+    """Read filters for vectors that are still to become a dataset; UserError where they do not fit."""
+    if own.is_sparse:
+        raise UserError(
+            f"{own.train} holds sparse vectors; make the dataset without filters, then add these by"
+            " --add-filters"
+        )
+    vectors, queries = own.open()
+    removed = own.held_out(vectors.label, len(vectors))
+    count = len(queries) if queries is not None else len(removed)
+    found = read_own_filters(files.attributes, files.filters, len(vectors), count)
+    kept = {name: attribute.without(removed) for name, attribute in found.attributes.items()}
+    found = OwnFilters(kept, found.sets)
+    _check_matches(files, found, len(vectors) - len(removed))
+    return found
+
+
+def add_own_filters(
+    name: str, files: FilterFiles, neighbors: int = NEIGHBORS, force: bool = False
+) -> list[str]:
+    """Read filters for a dataset that is there, and store them; return the names of the sets."""
+    with get_dataset(canonical_name(name))[0] as dataset:
+        found = read_own_filters(files.attributes, files.filters, dataset.rows, len(dataset.test()))
+        for filter in found.sets:
+            if published_source(dataset.name, filter):
+                raise UserError(
+                    f"'{filter}' is the name of published filters of {dataset.name}; choose another"
+                )
+        _check_matches(files, found, dataset.rows)
+        return store_own_filters(dataset, found, neighbors, force)
+
+
+def store_own_filters(dataset: Dataset, own: OwnFilters, neighbors: int, force: bool) -> list[str]:
+    """Store filters, and their truth with up to `neighbors` rows a query; return the names of the sets.
+
+    UserError where sets or columns of these names are there and `force` is not given.
+    """
+    mark = dataset.mark()
+    if not force:
+        _refuse_stored(dataset, own)
+    for column, attribute in own.attributes.items():
+        write_attribute(column_path(dataset.name, column, dataset.data), attribute, mark)
+    for name, filters in own.sets.items():
+        columns = [predicate.column for predicate in filters[0].predicates]
+        attributes = read_attributes(dataset.name, columns, dataset.data, mark)
+        store_filters(dataset, name, filters, attributes, min(neighbors, dataset.rows))
+    return list(own.sets)
+
+
+def _refuse_stored(dataset: Dataset, own: OwnFilters) -> None:
+    taken = [name for name in own.sets if name in stored_filters(dataset.name, dataset.data)]
+    if taken:
+        path = filter_path(dataset.name, taken[0], dataset.data)
+        raise UserError(f"{path} exists; choose another name than '{taken[0]}', or add --force to replace it")
+    for column, attribute in own.attributes.items():
+        path = column_path(dataset.name, column, dataset.data)
+        if path.exists() and read_attribute(path)[1] != attribute_mark(attribute):
+            raise UserError(
+                f"{path} exists with other values; --force replaces it, and other filters on '{column}' have"
+                " to be made again"
+            )
+
+
+def _check_matches(files: FilterFiles, own: OwnFilters, rows: int) -> None:
+    """Refuse filters that no row passes, before anything is made."""
+    attributes = RowAttributes(own.attributes, rows, "")
+    for name, filters in own.sets.items():
+        if filters and not count_matches(grouped(filters), attributes, len(filters)).any():
+            raise UserError(f"{files.filters}: no row passes any of the filters '{name}'; correct them")

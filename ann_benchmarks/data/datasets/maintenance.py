@@ -4,21 +4,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.distance import candidate_distances
 
 from ..download import has_record, verify
+from ..filters import FilterSet
+from ..filters.matching import Matcher
 from ..ground_truth import SearchOptions, ground_truth
 from ..vectors import Rows, convert, open_source
 from .catalog import canonical_name, dataset_path, described, entry_of, get_dataset, is_present, make_dataset
 from .dataset import DATA_FOLDER, Dataset
-from .filter_checking import verify_filters
+from .filter_files import attribute_mark, column_path, read_attribute, stored_filters
 from .parts import Parts, PartsDataset
 from .queries import TrueNeighbors, agreement, read_truth, truth_path
 from .truth_check import check_truth
 
 CONVERTED_TYPES = ("float16", "float32", "uint8", "int8")
+CHECKED_QUERIES = 100  # their matches and distances under a filter set are computed again
 
 
 def find_truth(name: str, count: int, scheduler: str | None = None, force: bool = False) -> str:
@@ -36,12 +41,11 @@ def find_truth(name: str, count: int, scheduler: str | None = None, force: bool 
         if scheduler and dataset.attrs["type"] == "csr":
             raise UserError("a cluster searches dense vectors only; leave --scheduler out")
         metric = str(dataset.attrs["distance"])
-        rows: Any = dataset.train() if dataset.attrs["type"] == "sparse" else dataset.train_rows()
         state = DATA_FOLDER / f".{name}.truth.partial"
         files = [(path.stat().st_size, path.stat().st_mtime_ns) for path in dataset.train_files]
         mark = f"{dataset.mark()} {files}"  # what was found in files that have changed since is not used
         options = SearchOptions(state, mark, scheduler, dataset.rows_opener())
-        found = TrueNeighbors(*ground_truth(metric, rows, dataset.test(), count, options), name)
+        found = TrueNeighbors(*ground_truth(metric, dataset.vectors(), dataset.test(), count, options), name)
         dataset.keep_truth(found)
         state.unlink(missing_ok=True)
         return f"{path} has the {count} nearest rows of each query{_compared(found, dataset)}"
@@ -123,7 +127,7 @@ def verify_dataset(name: str) -> Iterator[str]:
         assert entry is not None
         with entry.open() as dataset:
             yield from _verify_content(dataset)
-            yield from verify_filters(dataset)
+            yield from _verify_filters(dataset)
     except UserError as error:
         yield str(error)
 
@@ -131,12 +135,67 @@ def verify_dataset(name: str) -> Iterator[str]:
 def _verify_content(dataset: Dataset) -> Iterator[str]:
     """Read every vector, and check the true neighbours."""
     dataset.test()
-    is_sparse = dataset.attrs["type"] == "sparse"
-    train: Any = dataset.train() if is_sparse else dataset.train_rows()
-    if not is_sparse:  # sets are read whole when they are opened
+    train = dataset.vectors()
+    if not isinstance(train, list):  # sets are read whole when they are opened
         bar = tqdm(total=len(train), desc="vectors", unit=" rows", unit_scale=True, delay=1, disable=None)
         with bar:
             for _, block in train.blocks():
                 bar.update(len(block))
     for text in check_truth(dataset, dataset.stored_truth()).corrections:
         yield f"{dataset.name} came with {text}, which the first run puts right"
+
+
+def _verify_filters(dataset: Dataset) -> Iterator[str]:
+    """Give one line for each thing that is wrong with the filters of a dataset."""
+    mark, damaged = dataset.mark(), set()
+    folder = column_path(dataset.name, "x", dataset.data).parent
+    for path in sorted(folder.glob("[!.]*.h5")):
+        try:
+            attribute, values_mark = read_attribute(path, mark)
+            if attribute_mark(attribute) != values_mark:
+                damaged.add(attribute.name)
+                yield f"{path} has other values than were written; delete it, and make the filters again"
+        except UserError as error:
+            yield str(error)
+    for name in stored_filters(dataset.name, dataset.data):
+        try:
+            found = dataset.filter_set(name)
+            if not damaged & {*found.attributes}:
+                yield from _verify_set(dataset, found)
+        except UserError as error:
+            yield str(error)
+
+
+def _verify_set(dataset: Dataset, filters: FilterSet) -> Iterator[str]:
+    """Compute the matches and the distances of some queries again."""
+    remedy = (
+        f"make it again by: python create_dataset.py --ground-truth {dataset.name} --filters {filters.name}"
+        " --force"
+    )
+    attributes = dataset.attributes([filters.name])
+    truth, every = dataset.truth(filters.name), dataset.test()
+    if len(filters.filters) != len(every) or filters.rows != dataset.rows:
+        yield f"the filters '{filters.name}' are of another number of rows or queries; {remedy}"
+        return
+    train = dataset.vectors()
+    numbers = np.linspace(0, len(every) - 1, min(CHECKED_QUERIES, len(every)), dtype=int)
+    matcher, everywhere = Matcher(attributes), range(dataset.rows)
+    for number in numbers.tolist():
+        passing = matcher.rows(filters.filters[number], everywhere)
+        found = truth.neighbors[number][truth.neighbors[number] >= 0]
+        query: Any = [every[number]] if isinstance(every, list) else every[number : number + 1]
+        distances = candidate_distances(
+            dataset.attrs["distance"], query, train, truth.neighbors[number][None]
+        )
+        stored = truth.known_distances[number]
+        slack = 1e-4 * float(np.median(np.abs(stored[np.isfinite(stored)]))) if len(found) else 0.0
+        problem = ""
+        if len(passing) != filters.matches[number]:
+            problem = f"{len(passing):,} rows pass, not {filters.matches[number]:,}"
+        elif not np.isin(found, passing).all() or len(found) != min(len(passing), len(stored)):
+            problem = "its neighbours are not rows that pass"
+        elif not np.isclose(distances[0], stored, rtol=1e-3, atol=slack).all():
+            problem = "its neighbours are at other distances"
+        if problem:
+            yield f"the filters '{filters.name}', query {number} (from 0): {problem}; {remedy}"
+            return

@@ -4,15 +4,16 @@ import random
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import yaml
 
-from ann_benchmarks.common.atomic import atomic_path
-from ann_benchmarks.common.disk import disk_errors
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.files import atomic_path, disk_errors
+from ann_benchmarks.common.sparse import SPARSE_METRICS
 from ann_benchmarks.distance import BIT_METRICS, METRICS
 
 from ..vectors import Rows, checked, open_source, source_files
@@ -22,7 +23,7 @@ from .dataset import DATA_FOLDER
 from .filter_files import filter_folder
 from .queries import truth_path
 from .registry import find_entry, read_description
-from .sparse_sources import create_sparse
+from .sparse_sources import copy_sparse, opened_sparse
 from .write import NEIGHBORS, write_dense
 
 QUERIES = 1000
@@ -54,11 +55,22 @@ class OwnVectors:
             )
         return vectors, queries
 
-    def held_out(self, rows: int) -> set[int]:
-        """The rows, of so many, that become queries."""
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the vectors are sparse ones, which are copied."""
+        return is_sparse_file(Path(self.train))
+
+    def held_out(self, label: str, rows: int) -> np.ndarray:
+        """Return which of so many rows become queries, ascending; UserError where too few are left."""
+        count = self.queries or QUERIES
         if self.test is not None:
-            return set()
-        return set(random.Random(self.seed).sample(range(rows), min(self.queries or QUERIES, rows)))
+            return np.empty(0, np.int64)
+        if count >= rows:
+            raise UserError(
+                f"{label} has {rows} rows, too few to hold out {count} queries; use a smaller --queries,"
+                " or --test"
+            )
+        return np.array(sorted(random.Random(self.seed).sample(range(rows), count)), np.int64)
 
 
 def create_own(name: str, own: OwnVectors, neighbors: int = NEIGHBORS, force: bool = False) -> None:
@@ -67,37 +79,42 @@ def create_own(name: str, own: OwnVectors, neighbors: int = NEIGHBORS, force: bo
     Raises UserError for anything wrong with the vectors.
     """
     check_name(name, force)
-    path = dataset_path(name)
-    if is_sparse_file(Path(own.train)):
-        test = Path(own.test) if own.test else None
-        create_sparse(path, own.metric, Path(own.train), test, own.queries or QUERIES, own.seed, neighbors)
-    else:
-        _create_dense(path, own, neighbors)
-    for replaced in (truth_path(name, DATA_FOLDER), description_path(name)):
-        replaced.unlink(missing_ok=True)
-    _remove_filters(name)
+    create = _create_sparse if own.is_sparse else _create_dense
+    create(dataset_path(name), own, neighbors)
+    _remove_replaced(name, description_path(name))
 
 
 def _create_dense(path: Path, own: OwnVectors, neighbors: int) -> None:
     vectors, own_queries = own.open()
     rows, dimension = vectors.shape
-    if own_queries is not None:
-        count = len(own_queries)
-    else:
-        count = own.queries or QUERIES
-        if count >= rows:
-            raise UserError(
-                f"{vectors.label} has {rows} rows, too few to hold out {count} queries; "
-                "use a smaller --queries, or --test"
-            )
-    held_out = own.held_out(rows)
+    held_out = own.held_out(vectors.label, rows)
+    count = len(held_out) if own_queries is None else len(own_queries)
     rows -= len(held_out)
-    if neighbors > rows:
-        raise UserError(f"--neighbors {neighbors} is more than the {rows} training rows; use {rows} or less")
+    _check_neighbors(neighbors, rows)
     shapes = (rows, dimension), (count, dimension)
     blocks = _blocks(vectors, own_queries, held_out, own.metric)
     stored = np.bool_ if own.metric in BIT_METRICS else np.float32
     write_dense(path, own.metric, shapes, stored, blocks, neighbors)
+
+
+def _create_sparse(path: Path, own: OwnVectors, neighbors: int) -> None:
+    if own.metric not in SPARSE_METRICS:
+        raise UserError(
+            f"sparse vectors have no metric '{own.metric}'; use one of {', '.join(SPARSE_METRICS)}"
+        )
+    with ExitStack() as stack:
+        rows = stack.enter_context(opened_sparse(Path(own.train), path.parent))
+        held_out = own.held_out(rows.label, len(rows))
+        queries = rows[held_out]
+        if own.test is not None:
+            queries = stack.enter_context(opened_sparse(Path(own.test), path.parent))[:]
+        _check_neighbors(neighbors, len(rows) - len(held_out))
+        copy_sparse(path, own.metric, rows, queries, held_out, neighbors)
+
+
+def _check_neighbors(neighbors: int, rows: int) -> None:
+    if neighbors > rows:
+        raise UserError(f"--neighbors {neighbors} is more than the {rows} training rows; use {rows} or less")
 
 
 def create_in_place(name: str, own: OwnVectors, force: bool = False) -> None:
@@ -106,7 +123,7 @@ def create_in_place(name: str, own: OwnVectors, force: bool = False) -> None:
     Sparse vectors are refused. A description that says the same is left as it is, so that an interrupted
     command can be given again.
     """
-    if is_sparse_file(Path(own.train)):
+    if own.is_sparse:
         raise UserError(f"{own.train} holds sparse vectors, which are copied: leave --in-place out")
     vectors, queries = own.open()
     assert own.test is not None and queries is not None
@@ -128,13 +145,13 @@ def create_in_place(name: str, own: OwnVectors, force: bool = False) -> None:
     with disk_errors(path), atomic_path(path) as temporary:
         temporary.write_text(text)
     read_description(path).converted().unlink(missing_ok=True)
-    for replaced in (truth_path(name, DATA_FOLDER), dataset_path(name)):
-        replaced.unlink(missing_ok=True)
-    _remove_filters(name)
+    _remove_replaced(name, dataset_path(name))
 
 
-def _remove_filters(name: str) -> None:
-    """Remove the filters of vectors that were replaced."""
+def _remove_replaced(name: str, other: Path) -> None:
+    """Remove what belongs to vectors that were replaced: their true neighbours, filters and other form."""
+    for path in (truth_path(name, DATA_FOLDER), other):
+        path.unlink(missing_ok=True)
     shutil.rmtree(filter_folder(name, DATA_FOLDER), ignore_errors=True)
 
 
@@ -159,12 +176,11 @@ def check_name(name: str, force: bool) -> None:
 
 
 def _blocks(
-    vectors: Rows, own_queries: Rows | None, held_out: set[int], metric: str
+    vectors: Rows, own_queries: Rows | None, removed: np.ndarray, metric: str
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     if own_queries is not None:
         for _, block in _usable(own_queries, metric):
             yield block[:0], block
-    removed = np.array(sorted(held_out), dtype=np.int64)
     for start, block in _usable(vectors, metric):
         here = removed[np.searchsorted(removed, start) : np.searchsorted(removed, start + len(block))] - start
         yield np.delete(block, here, axis=0), block[here]

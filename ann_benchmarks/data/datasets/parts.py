@@ -1,9 +1,9 @@
 """Datasets in files of their own for vectors, queries and neighbours: where they lie, and what they hold."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +14,37 @@ from ann_benchmarks.distance import BIT_METRICS
 
 from ..vectors import FirstRows, Rows, checked, open_parts, open_rows, read_neighbors
 from ..vectors.parquet import distinct_ids, parquet_ids
-from .dataset import DATA_FOLDER, Dataset, as_one_array
-from .filter_sources import FilterSource
-from .queries import TrueNeighbors, rows_of_ids
+from .dataset import DATA_FOLDER, Dataset, plug_in_array
+from .queries import TrueNeighbors, neighbor_rows
 
 BINARY = {".fbin": 4, ".u8bin": 1, ".i8bin": 1}  # bytes of a number; before them 8 of rows and dimension
+
+
+@dataclass(frozen=True)
+class FilterSource:
+    """Addresses, as Parts has them, of a filter set that was published, or of all sets of a kind.
+
+    `of_rows` has the attribute of the rows; `id` is the column of this name beside the vectors. Tags have a
+    file `of_queries`, too. A kind has sets of the `shares` that pass, and a `label` if it compares texts;
+    {passing} and {removed} stand for percentages.
+    """
+
+    name: str
+    of_rows: str
+    of_queries: str = ""
+    neighbors: str = ""
+    shares: tuple[Decimal, ...] = ()
+    label: str = ""
+
+    @property
+    def names(self) -> str:
+        """Its name in a list of all: tags, or int:S."""
+        return f"{self.name}:S" if self.shares else self.name
+
+    @property
+    def column(self) -> str:
+        """The name of the attribute."""
+        return f"published_{self.name}"
 
 
 @dataclass(frozen=True)
@@ -42,7 +68,7 @@ class Parts:
     folder: str = ""
     whole_rows: int | None = None
     checksums: Mapping[str, str] = field(default_factory=dict)
-    filters: tuple[FilterSource, ...] = ()  # that were published with it
+    filters: tuple[FilterSource, ...] = ()  # those that were published with it
 
     def place(self, address: str, data: Path = DATA_FOLDER) -> Path:
         """Where the file of an address lies or would lie."""
@@ -109,6 +135,7 @@ class PartsDataset(Dataset):
 
     def __init__(self, parts: Parts, data: Path, train_files: list[Path] | None = None) -> None:
         self.parts, self.name, self.data = parts, parts.name, data
+        self._source = PartsDataset, (parts, data.absolute())
         self._train_files = train_files or parts.train_files(data)
         train = (
             open_parts(self._train_files) if len(self._train_files) > 1 else open_rows(self._train_files[0])
@@ -124,14 +151,13 @@ class PartsDataset(Dataset):
         test = FirstRows(train, own_test) if own_test else open_rows(parts.place(parts.test, data))
         if own_test and own_test > len(train):
             raise UserError(f"{train.label} has {len(train):,} rows, fewer than the queries: {parts.test}")
+        expected = parts.dimension or train.shape[1]
         for rows in (train, test):
             if parts.distance in BIT_METRICS and rows.dtype != np.bool_:
                 raise UserError(
                     f"{rows.label} holds {rows.dtype} where {parts.distance} needs bool; leave out"
                     " --in-place, and the vectors are copied as bits"
                 )
-        expected = parts.dimension or train.shape[1]
-        for rows in (train, test):
             if rows.shape[1] != expected:
                 raise UserError(f"{rows.label} has {rows.shape[1]} dimensions where {expected} were expected")
         self._train, self._test = checked(train, parts.distance), checked(test, parts.distance)
@@ -163,7 +189,7 @@ class PartsDataset(Dataset):
 
     def train(self) -> np.ndarray:
         """All vectors as one array of float32 (or bool): a memory map where the file has that form."""
-        return as_one_array(self._train)
+        return plug_in_array(self._train)
 
     def test(self) -> np.ndarray:
         """The queries as float32 (or bool)."""
@@ -194,16 +220,16 @@ class PartsDataset(Dataset):
             if named is not None and not np.array_equal(np.sort(distinct_ids(path, named)), own[order]):
                 raise UserError(f"{path} has the neighbours of other queries than {test}, by their ids")
             ids = ids[np.argsort(order, kind="stable")]
-        return rows_of_ids(ids, self.ids_of_rows(), self.rows, path)
+        return neighbor_rows(ids, self.row_ids(), self.rows, path)
 
-    def ids_of_rows(self) -> Iterator[np.ndarray] | None:
+    def row_ids(self) -> Iterator[np.ndarray] | None:
         """Give the ids that the publisher has given the rows, in blocks; None: their numbers."""
         originals = [self.parts.place(address, self.data) for address in self.parts.train]
         if not all(part.suffix == ".parquet" for part in originals):
             return None
         for part in originals:
             if not part.exists():
-                raise UserError(f"{part} is not there, which has the ids of the rows; fetch it again")
+                raise UserError(f"{part} has the ids of the rows, but is missing; fetch it again")
         return parquet_ids(originals)
 
     @property
@@ -211,18 +237,10 @@ class PartsDataset(Dataset):
         """Whether there is a file of neighbours."""
         return bool(self.parts.neighbors)
 
-    def rows_opener(self) -> Callable[[], Rows]:
-        """See Dataset."""
-        return partial(_open_rows, self.parts, self.data.absolute())
-
     def close(self) -> None:
         """Close the files."""
         self._train.close()
         self._test.close()
-
-
-def _open_rows(parts: Parts, data: Path) -> Rows:
-    return parts.open(data).train_rows()
 
 
 def is_url(address: str) -> bool:

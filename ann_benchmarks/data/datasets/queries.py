@@ -1,23 +1,24 @@
-"""Queries as values: a vector, perhaps a filter, and the true neighbours under that filter.
+"""Queries and their true neighbours; those that were found here lie in data/NAME.truth.h5."""
 
-True neighbours that were found here lie in a file next to the data: data/NAME.truth.h5.
-"""
-
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import h5py
 import numpy as np
 
-from ann_benchmarks.common.atomic import atomic_path
-from ann_benchmarks.common.disk import disk_errors
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.foreign import DAMAGE, reason_of, shortened
-from ann_benchmarks.common.hdf5 import fits_in_memory, is_of_numbers, lacking, open_hdf5_file
+from ann_benchmarks.common.hdf5 import (
+    fits_in_memory,
+    is_of_numbers,
+    lacking,
+    open_hdf5_file,
+    write_hdf5_file,
+)
 from ann_benchmarks.common.sparse import SparseVectors
+from ann_benchmarks.common.text import DAMAGE, reason_of, shortened
 
 from ..filters import FilteredVector
 
@@ -51,7 +52,7 @@ class TrueNeighbors:
         known = self.neighbors.shape[1]
         if known < count:
             where, option = (
-                ("", "") if not self.filter else (f" under {self.filter}", f" --filters {self.filter}")
+                (f" under {self.filter}", f" --filters {self.filter}") if self.filter else ("", "")
             )
             raise UserError(
                 f"dataset '{self.dataset}' has {known} true neighbours a query{where}, fewer than {count};"
@@ -63,23 +64,8 @@ class TrueNeighbors:
 
 
 @dataclass(frozen=True, eq=False)
-class Query:
-    """One query of a dataset; `number` is its place among them, from 0.
-
-    `true_neighbors` (k,) int64 are the nearest training rows that pass `filter`, `true_distances` (k,) their
-    distances, ascending. Without a filter every row passes.
-    """
-
-    number: int
-    vector: np.ndarray | SparseVectors
-    true_neighbors: np.ndarray
-    true_distances: np.ndarray
-    filter: Any = None
-
-
-@dataclass(frozen=True, eq=False)
-class Queries(Sequence[Query]):
-    """The queries of a dataset, backed by arrays: a Query is made only when one is indexed or iterated.
+class Queries:
+    """The queries of a dataset, backed by arrays.
 
     `vectors` is (n, dimension), an array or SparseVectors; or a list of n integer arrays, which are sets.
     `truth` holds arrays (n, k). `filters` has the filter of each query, in the same order; None: no query has
@@ -100,47 +86,13 @@ class Queries(Sequence[Query]):
     def __len__(self) -> int:
         return len(self.vectors)
 
-    @overload
-    def __getitem__(self, number: int) -> Query: ...
-    @overload
-    def __getitem__(self, number: slice) -> "Queries": ...
-    def __getitem__(self, number: int | slice) -> "Query | Queries":
-        """Return one query; or those of a slice, numbered from 0, whose arrays are views of these."""
-        filters = self.filters
-        if isinstance(number, slice):
-            truth = replace(
-                self.truth,
-                neighbors=self.true_neighbors[number],
-                distances=self.truth.known_distances[number],
-            )
-            return Queries(self.vectors[number], truth, None if filters is None else filters[number])
-        number = range(len(self))[number]
-        return Query(
-            number,
-            self.vectors[number],
-            self.true_neighbors[number],
-            self.truth.known_distances[number],
-            None if filters is None else filters[number],
-        )
-
-    def __iter__(self) -> Iterator[Query]:
-        return map(self.__getitem__, range(len(self)))
-
-    @property
-    def true_neighbors(self) -> np.ndarray:
-        """The row numbers of each query's nearest rows, (n, k) int64."""
-        return self.truth.neighbors
-
     def copied_vectors(self) -> list[Any]:
         """Return each vector in an array of its own, which a plug-in may change in place.
 
         With filters, each is a FilteredVector.
         """
-        copies: list[Any]
-        if isinstance(self.vectors, SparseVectors):
-            copies = [vector.copy() for vector in self.vectors]
-        else:
-            copies = [np.array(vector) for vector in self.vectors]
+        is_sparse = isinstance(self.vectors, SparseVectors)
+        copies: list[Any] = [vector.copy() if is_sparse else np.array(vector) for vector in self.vectors]
         if self.filters is None:
             return copies
         return [FilteredVector(*pair) for pair in zip(copies, self.filters, strict=True)]
@@ -162,18 +114,15 @@ def truth_path(name: str, data: Path) -> Path:
 
 def write_truth(path: Path, truth: TrueNeighbors, attributes: dict[str, Any]) -> None:
     """Store true neighbours with attributes; `mark` tells which vectors they are true of."""
-    with disk_errors(path), atomic_path(path) as temporary, h5py.File(temporary, "w") as file:
-        file.attrs.update(attributes)
-        file["neighbors"], file["distances"] = truth.neighbors, truth.distances
-        if truth.published is not None:
-            file[PUBLISHED] = truth.published
+    arrays = {"neighbors": truth.neighbors, "distances": truth.distances, PUBLISHED: truth.published}
+    write_hdf5_file(path, attributes, {key: array for key, array in arrays.items() if array is not None})
 
 
 def truth_problem(file: h5py.File, arrays: Sequence[Any]) -> str | None:
     """Say why neighbours and distances, or the first alone, cannot be read; None if they can."""
     for array, name in zip(arrays, ("neighbors", "distances"), strict=False):
         if not isinstance(array, h5py.Dataset) or len(array.shape or ()) != 2 or not array.size:
-            return f"'{name}' is no array of two dimensions"
+            return f"'{name}' must be an array of two dimensions"
         if not is_of_numbers(array.dtype, "iu" if name == "neighbors" else "fiu"):
             return f"'{name}' holds {shortened(array.dtype, 60)}"
         if problem := lacking(file, array) or (None if fits_in_memory(array) else "does not fit into memory"):
@@ -202,7 +151,7 @@ def read_truth(path: Path, mark: str | None = None) -> TrueNeighbors:
     )
 
 
-def rows_of_ids(ids: np.ndarray, keys: Iterable[np.ndarray] | None, rows: int, path: Path) -> np.ndarray:
+def neighbor_rows(ids: np.ndarray, keys: Iterable[np.ndarray] | None, rows: int, path: Path) -> np.ndarray:
     """Turn the ids that a published truth names, integers or texts, into row numbers.
 
     `keys` gives the id of every row in order, in blocks; without it, ids are row numbers, perhaps from 1 on.

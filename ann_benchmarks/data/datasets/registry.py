@@ -3,23 +3,23 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import shown
 from ann_benchmarks.common.names import name_problem
-from ann_benchmarks.common.yaml_file import Where, YamlFile
+from ann_benchmarks.common.yaml_file import Where, YamlFile, is_number
 from ann_benchmarks.distance import METRICS
 
+from ..filters.naming import PUBLISHED_KINDS
 from ..vectors.sparse import SPARSE_SUFFIXES
 from . import generated
 from .dataset import DATA_FOLDER, Dataset
 from .downloads import get_hdf5, get_parts
-from .file import HDF5Dataset
-from .filter_sources import read_sources
-from .parts import Parts
-from .sparse_file import SparseDataset, is_sparse_dataset
+from .file import open_dataset_file
+from .parts import FilterSource, Parts
 from .sparse_sources import convert_sparse
 
 
@@ -45,15 +45,14 @@ class SingleFile:
     def open(self, data: Path = DATA_FOLDER) -> Dataset:
         """Open the file, which must be there."""
         (path,) = self.files(data)
-        if is_sparse_dataset(path):
-            return SparseDataset(path)
-        return HDF5Dataset(path, self.distance, self.recompute_distances)
+        return open_dataset_file(path, self.distance, self.recompute_distances)
 
     def make(self, connections: int = 4) -> None:
         """Download or generate the file."""
         (path,) = self.files()
         if self.generate is not None:
-            self._generate(path, **self.generate)
+            assert self.dimension is not None
+            generated.write_random(path, self.distance, self.dimension, **self.generate)
         elif self.sparse is not None:
             get_parts(self.sparse, DATA_FOLDER, connections)
             convert_sparse(self.sparse, path, DATA_FOLDER)
@@ -61,13 +60,6 @@ class SingleFile:
             get_hdf5(self.url, path, self.distance, connections)
         elif (size := generated.parse(self.name)) is not None:
             generated.write_generated(path, size)
-
-    def _generate(self, path: Path, kind: str, rows: int, **shape: int) -> None:
-        assert self.dimension is not None
-        if kind == "blobs":
-            generated.write_blobs(path, self.distance, rows, self.dimension, shape["centers"])
-        else:
-            generated.write_random_sets(path, self.distance, rows, shape["size"], self.dimension)
 
 
 Entry = SingleFile | Parts
@@ -97,7 +89,7 @@ def aliases() -> dict[str, str]:
 
 
 def find_entry(name: str) -> Entry | None:
-    """The entry of a registered name, of an alias or of a generated dataset; None if it is none."""
+    """The entry of a registered name, of an alias or of a generated dataset; None for any other."""
     if (size := generated.parse(name)) is not None:
         return SingleFile(name, size.metric, size.rows, size.dimension, size.queries)
     return registered().get(aliases().get(name, name))
@@ -126,8 +118,8 @@ class DescriptionFile(YamlFile):
             if parent not in others or "rows" not in content:
                 self.fail(where, "first_of needs `rows`, and the name of another dataset there")
             whole = others[parent]["rows"]
-            of_all = {"folder": parent, **others[parent], "aliases": [], "neighbors": "", "filters": {}}
-            content = {**of_all, **content}
+            shared = {"folder": parent, **others[parent], "aliases": [], "neighbors": "", "filters": {}}
+            content = {**shared, **content}
         known = {key: content[key] for key in ("rows", "dimension", "queries") if key in content}
         names = tuple(content.get("aliases", ()))
         if "train" not in content:
@@ -157,7 +149,7 @@ class DescriptionFile(YamlFile):
             folder=content.get("folder", name),
             whole_rows=whole,
             checksums=checksums,
-            filters=read_sources(self, (*where, "filters"), content.get("filters", {})),
+            filters=self._filters((*where, "filters"), content.get("filters", {})),
         )
         if not parts.train[0].endswith(SPARSE_SUFFIXES):
             return parts
@@ -191,6 +183,30 @@ class DescriptionFile(YamlFile):
         for key in ("sha256", "md5", "generate"):
             if not isinstance(content.get(key, {}), dict):
                 self.fail((*where, key), f"{key} must have lines 'NAME: VALUE', not {shown(content[key])}")
+
+    def _filters(self, where: Where, content: Any) -> tuple[FilterSource, ...]:
+        """Read what is said of published filters."""
+        self.mapping(where, content, "filter sets by name")
+        return tuple(self._filter((*where, name), str(name), one) for name, one in content.items())
+
+    def _filter(self, where: Where, name: str, content: Mapping[str, Any]) -> FilterSource:
+        keys = ("of_rows", "of_queries", "neighbors", "shares", "label")
+        self.mapping(where, content, "a filter set", keys, ("of_rows",))
+        texts = {key: self.checked((*where, key), content[key], str) for key in content if key != "shares"}
+        shares = self.checked((*where, "shares"), content.get("shares", []), list)
+        if not all(is_number(share) and 0 < share < 1 for share in shares):
+            self.fail((*where, "shares"), "shares must be numbers between 0 and 1")
+        if bool(shares) != (name in PUBLISHED_KINDS):
+            kinds = " and ".join(PUBLISHED_KINDS)
+            self.fail(where, f"sets of the kinds {kinds} have shares, and no others have")
+        is_tags = texts["of_rows"].endswith(".spmat")
+        if is_tags != bool(texts.get("of_queries")) or is_tags == bool(shares):
+            self.fail(
+                where, "a set of tags has a file .spmat of_rows, and one of_queries; others have shares"
+            )
+        if bool(texts.get("label")) != (bool(shares) and texts["of_rows"] != "id"):
+            self.fail(where, "filters on a file of labels have a label, and no others have")
+        return FilterSource(name, shares=tuple(Decimal(str(share)) for share in shares), **texts)
 
     def _parts(self, where: Where, addresses: Sequence[str]) -> tuple[str, ...]:
         """Return the names of all parts; refuse a range of more than anybody has."""

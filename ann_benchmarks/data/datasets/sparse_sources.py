@@ -1,7 +1,6 @@
-"""Datasets made of files of sparse vectors: big-ann-benchmarks' sparse track, and one's own."""
+"""Datasets made of files of sparse vectors: opened, unpacked, copied into one HDF5 file."""
 
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -9,17 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
-from ann_benchmarks.common.atomic import scratch_path
-from ann_benchmarks.common.disk import disk_errors
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.sparse import SPARSE_METRICS, SparseVectors, joined, sparse_candidate_distances
+from ann_benchmarks.common.files import disk_errors, scratch_path
+from ann_benchmarks.common.sparse import SparseVectors, joined, sparse_candidate_distances
 
 from ..vectors import read_neighbors
 from ..vectors.sparse import SparseRows, open_csr, open_sparse, unpack
 from .parts import Parts
-from .queries import rows_of_ids
-from .sparse_file import FindTruth, write_sparse
-from .write import NEIGHBORS
+from .queries import neighbor_rows
+from .write import NEIGHBORS, FindTruth, write_sparse
 
 
 def convert_sparse(parts: Parts, path: Path, data: Path) -> None:
@@ -28,43 +25,28 @@ def convert_sparse(parts: Parts, path: Path, data: Path) -> None:
     Raises UserError where the neighbours are those of other vectors, or where a file is damaged.
     """
     truth = parts.place(parts.neighbors, data)
-    with ExitStack() as stack:
-        train = stack.enter_context(_opened(parts.train_files(data)[0], data))
-        test = stack.enter_context(_opened(parts.place(parts.test, data), data))
-        find: FindTruth | int = _published(truth, parts.distance) if parts.neighbors else NEIGHBORS
-        _write(path, parts.distance, train, test.read(0, len(test)), np.empty(0, np.int64), find)
 
-
-def create_sparse(
-    path: Path, metric: str, train: Path, test: Path | None, queries: int, seed: int, neighbors: int
-) -> None:
-    """Write a dataset of one's own sparse vectors: queries of their own, or rows that are held out."""
-    if metric not in SPARSE_METRICS:
-        raise UserError(f"sparse vectors have no metric '{metric}'; use one of {', '.join(SPARSE_METRICS)}")
-    with ExitStack() as stack:
-        rows = stack.enter_context(_opened(train, path.parent))
-        if test is not None:
-            held_out = np.empty(0, np.int64)
-            own = stack.enter_context(_opened(test, path.parent))
-            asked = own.read(0, len(own))
-        else:
-            if queries >= len(rows):
-                raise UserError(
-                    f"{rows.label} has {len(rows)} rows, too few to hold out {queries} queries; "
-                    "use a smaller --queries, or --test"
-                )
-            held_out = np.array(sorted(random.Random(seed).sample(range(len(rows)), queries)), np.int64)
-            asked = rows[held_out]
-        left = len(rows) - len(held_out)
-        if neighbors > left:
+    def published(train: SparseRows, test: SparseVectors) -> tuple[np.ndarray, np.ndarray]:
+        """Take the published neighbours, with float64 distances."""
+        ids = read_neighbors(truth)
+        if len(ids) != len(test):
             raise UserError(
-                f"--neighbors {neighbors} is more than the {left} training rows; use {left} or less"
+                f"{truth} has the neighbours of {len(ids):,} queries, but there are {len(test):,}"
             )
-        _write(path, metric, rows, asked, held_out, neighbors)
+        ids = neighbor_rows(ids, None, len(train) - 1, truth)
+        distances = sparse_candidate_distances(parts.distance, test, train, ids)
+        order = np.lexsort((ids, distances), axis=1)
+        return np.take_along_axis(ids, order, 1), np.take_along_axis(distances, order, 1)
+
+    with ExitStack() as stack:
+        train = stack.enter_context(opened_sparse(parts.train_files(data)[0], data))
+        test = stack.enter_context(opened_sparse(parts.place(parts.test, data), data))
+        find: FindTruth | int = published if parts.neighbors else NEIGHBORS
+        copy_sparse(path, parts.distance, train, test.read(0, len(test)), np.empty(0, np.int64), find)
 
 
 @contextmanager
-def _opened(path: Path, folder: Path) -> Iterator[SparseRows]:
+def opened_sparse(path: Path, folder: Path) -> Iterator[SparseRows]:
     """Open a file; what is compressed is unpacked in `folder` for the time."""
     if not path.name.endswith(".gz"):
         yield open_sparse(path)
@@ -81,7 +63,7 @@ def _opened(path: Path, folder: Path) -> Iterator[SparseRows]:
         rows.close()
 
 
-def _write(
+def copy_sparse(
     path: Path,
     metric: str,
     train: SparseRows,
@@ -89,7 +71,7 @@ def _write(
     held_out: np.ndarray,
     find_truth: FindTruth | int,
 ) -> None:
-    """Read the rows twice: to count their values without zeros, then to copy them."""
+    """Write a dataset; the rows are read twice: to count their values without zeros, then to copy them."""
     dimension = max(train.dimension, test.dimension)
     counts = np.concatenate([np.empty(0, np.int64), *(rows.counts for rows in _kept(train, held_out))])
     if not len(counts) or not len(test):
@@ -106,17 +88,3 @@ def _kept(train: SparseRows, held_out: np.ndarray) -> Iterator[SparseVectors]:
         edges = [-1, *here.tolist(), len(block)]
         parts = [block[a + 1 : b] for a, b in pairwise(edges)]
         yield block if not len(here) else joined(parts, block.dimension)
-
-
-def _published(path: Path, metric: str) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
-    def truth(train: SparseRows, test: SparseVectors) -> tuple[np.ndarray, np.ndarray]:
-        """Take the published neighbours, with float64 distances."""
-        ids = read_neighbors(path)
-        if len(ids) != len(test):
-            raise UserError(f"{path} has the neighbours of {len(ids):,} queries, but there are {len(test):,}")
-        ids = rows_of_ids(ids, None, len(train) - 1, path)
-        distances = sparse_candidate_distances(metric, test, train, ids)
-        order = np.lexsort((ids, distances), axis=1)
-        return np.take_along_axis(ids, order, 1), np.take_along_axis(distances, order, 1)
-
-    return truth

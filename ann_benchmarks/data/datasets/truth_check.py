@@ -16,26 +16,28 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from ann_benchmarks.common.atomic import atomic_path
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.foreign import DAMAGE
-from ann_benchmarks.common.regular import read_regular
+from ann_benchmarks.common.files import atomic_path, read_regular
 from ann_benchmarks.common.sparse import SparseVectors, joined
+from ann_benchmarks.common.text import DAMAGE
 from ann_benchmarks.distance import NOISE, ROUNDING, candidate_distances, is_nearer, rounded_up
 
 from ..ground_truth import exact_neighbors
 from ..vectors import Rows
 from .queries import TrueNeighbors
 
-QUERIES, SLOW_QUERIES = 100, 10  # searched for among sampled rows; fewer where single rows are slow to read
+QUERIES, SLOW_QUERIES = (
+    100,
+    10,
+)  # queries looked up in sampled rows; fewer where rows are slow to read
 DEPTH, ALL = 10, -1  # the neighbour of every query whose distance is computed: as many as are requested
 SPREAD = 10  # neighbours of the queries that are searched for
-SAMPLE_BYTES, PIECE_BYTES = 2**24, 2**18  # of the rows that no neighbour may be farther than
-SAMPLE_SECONDS = 20.0  # after which the sample is as large as it is
+SAMPLE_BYTES, PIECE_BYTES = 2**24, 2**18  # of the sampled rows, and of one piece of them
+SAMPLE_SECONDS = 20.0  # then the sample is as large as it is
 MOST_MISSING = 0.005  # share of the true neighbours that a file may lack for rounding
 _MOST_OF_RECORD = 2**20  # bytes
 _UINT32_NONE = 2**32 - 1  # -1 where row numbers have no sign
-_TOLERANCE, _SINGLE = 1e-3, 4e-6  # of a distance, and of squared lengths, that single precision may lose
+_TOLERANCE, _SINGLE = 1e-3, 4e-6  # share of a distance, and of squared lengths, lost to single precision
 
 
 class Convention(NamedTuple):
@@ -187,8 +189,7 @@ class _Sample:
             row, last = neighbors[is_beyond][0], self._dataset.rows - 1
             return f"{_query(is_beyond)} names row {row:,}, but the last row is {last:,}"
         ids = neighbors[self.numbers]
-        columns = np.unique(np.linspace(0, ids.shape[1] - 1, min(SPREAD, ids.shape[1]), dtype=np.int64))
-        chosen = ids[:, columns]
+        chosen = ids[:, _spread(ids.shape[1])]
         computed = candidate_distances(self._metric, self._queries, self._train, chosen)
         farthest = np.where(chosen >= 0, computed, -np.inf).max(axis=1)[:, np.newaxis]
         if without is not None:
@@ -219,10 +220,9 @@ class _Stored:
         self._metric = str(dataset.attrs["distance"])
         self._distances: np.ndarray = truth.distances.astype(np.float64)
         queries, k = truth.neighbors.shape
-        last = np.array([min(depth, k) - 1])  # by which recall is judged
-        spread = np.unique(np.linspace(0, k - 1, min(SPREAD, k), dtype=np.int64))
+        last = np.array([min(depth, k) - 1])  # recall is judged by this neighbour
         every, train = dataset.test(), dataset.vectors()
-        parts = [(np.arange(queries), last), (sampled, spread)]
+        parts = [(np.arange(queries), last), (sampled, _spread(k))]
         found = [
             candidate_distances(
                 self._metric, _chosen(every, numbers), train, truth.neighbors[np.ix_(numbers, columns)]
@@ -234,7 +234,9 @@ class _Stored:
         self._query = np.concatenate([np.repeat(numbers, len(columns)) for numbers, columns in parts])
         self._place = np.concatenate([np.tile(columns, len(numbers)) for numbers, columns in parts])
         self._found = self._distances[self._query, self._place]
-        self._lengths = _lengths(every)
+        # Euclidean lengths; 0 for sets and sparse vectors.
+        is_dense = isinstance(every, np.ndarray)
+        self._lengths = np.linalg.norm(every.astype(float), axis=1) if is_dense else np.zeros(len(every))
 
     def conventions(self) -> list[str]:
         """Return in what the distances differ from ours; UserError where no convention explains it."""
@@ -264,8 +266,7 @@ class _Stored:
         Products of vectors lose a share of their lengths, so that small distances may lose all their digits.
         """
         dimension, d = int(self._dataset.attrs["dimension"]), np.where(is_known, self._computed, 0.0)
-        lengths = self._lengths[self._query]
-        low = high = d
+        lengths, low, high = self._lengths[self._query], d, d
         if self._metric == "euclidean":
             lost = _SINGLE * (lengths**2 + (lengths + d) ** 2)
             low, high = np.sqrt(np.maximum(d**2 - lost, 0)), np.sqrt(d**2 + lost)
@@ -290,12 +291,9 @@ def _chosen(queries: Any, numbers: np.ndarray) -> Any:
     return [queries[i] for i in numbers] if isinstance(queries, list) else queries[numbers]
 
 
-def _lengths(queries: Any) -> np.ndarray:
-    """Return the Euclidean length of each query, (queries,); of sets and sparse vectors, 0."""
-    if not isinstance(queries, np.ndarray):
-        return np.zeros(len(queries))
-    lengths: np.ndarray = np.linalg.norm(queries.astype(np.float64), axis=1)
-    return lengths
+def _spread(k: int) -> np.ndarray:
+    """Return the places of SPREAD of k neighbours, the first and the last among them."""
+    return np.unique(np.linspace(0, k - 1, min(SPREAD, k), dtype=np.int64))
 
 
 def _ascends(distances: np.ndarray) -> bool:
@@ -319,8 +317,7 @@ def _sampled_rows(train: Any, row_bytes: int) -> tuple[Any, np.ndarray]:
     numbers = np.concatenate([
         number * piece + np.arange(len(part)) for number, part in zip(sorted(found), parts, strict=True)
     ])  # fmt: skip
-    if isinstance(parts[0], SparseVectors):
-        return joined(parts, parts[0].dimension), numbers
     if isinstance(parts[0], list):
         return [row for part in parts for row in part], numbers
-    return np.concatenate(parts), numbers
+    is_sparse = isinstance(parts[0], SparseVectors)
+    return joined(parts, parts[0].dimension) if is_sparse else np.concatenate(parts), numbers

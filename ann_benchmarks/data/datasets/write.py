@@ -1,24 +1,34 @@
-"""Write dataset files: rows in contiguous storage, so that they memory-map, then their exact neighbours."""
+"""Write dataset files: rows in contiguous storage, so that they memory-map, then their exact neighbours.
+
+Sparse vectors lie in the groups `csr_train` and `csr_test`, each with `indptr`, `indices` and `data`. They
+have no `train`: a program that does not know this form stops at once and reads nothing wrong.
+"""
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import prod
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import h5py
 import numpy as np
 from tqdm import tqdm
 
-from ann_benchmarks.common.atomic import atomic_path
-from ann_benchmarks.common.disk import disk_errors, require_space
+from ann_benchmarks.common.files import atomic_path, disk_errors, require_space
+from ann_benchmarks.common.sparse import SparseVectors
 
 from ..ground_truth import exact_neighbors
 from ..vectors import open_rows
-from .repeated import IN_TRAIN, count_repeated
+from ..vectors.sparse import SparseRows, open_sparse_hdf5
 
 NEIGHBORS = 100  # true neighbours kept for each query, as ann-benchmarks keeps
 METADATA = 2**16  # bytes, more than HDF5 needs for names, shapes and attributes
+CSR_TRAIN, CSR_TEST = "csr_train", "csr_test"
+IN_TRAIN = "queries_in_train"  # the attribute of a dataset and of its results
+NEAR = 1e-3  # a distance that rounding may make of 0, to be followed by an exact comparison
+FindTruth = Callable[[SparseRows, SparseVectors], tuple[np.ndarray, np.ndarray]]
 
 
 def write_dense(
@@ -34,36 +44,76 @@ def write_dense(
     The file appears under its name only when it is whole. Raises UserError when the disk is too small.
     """
     (rows, dimension), (queries, _) = shapes
-    item = np.dtype(dtype)
-    truth = (queries, neighbors)
+    item, truth = np.dtype(dtype), (queries, neighbors)
+    arrays: dict[str, tuple[tuple[int, ...], Any]] = {
+        "train": (shapes[0], item),
+        "test": (shapes[1], item),
+        "neighbors": (truth, np.int64),
+        "distances": (truth, np.float64),
+    }
+    attributes = _attributes("dense", metric, dimension, "bit" if item == np.bool_ else "float")
     size = (rows + queries) * dimension * item.itemsize + queries * neighbors * 16 + METADATA
-    require_space(path.parent, size)
-    with disk_errors(path), atomic_path(path) as temporary:
-        reserve(temporary, size)
-        with h5py.File(temporary, "w") as file:
-            _describe(file, "dense", metric, dimension, "bit" if item == np.bool_ else "float")
-            train_at = allocate(file, "train", shapes[0], item)
-            test_at = allocate(file, "test", shapes[1], item)
-            ids_at = allocate(file, "neighbors", truth, np.dtype(np.int64))
-            distances_at = allocate(file, "distances", truth, np.dtype(np.float64))
-        reserve(temporary, temporary.stat().st_size)
-        with temporary.open("rb+") as raw:
-            bar = tqdm(
-                total=rows, desc=f"writing {path.name}", unit="row", unit_scale=True, delay=1, disable=None
-            )
-            with bar:
-                for train_rows, test_rows in blocks:
-                    train_at = put(raw, train_at, train_rows, item)
-                    test_at = put(raw, test_at, test_rows, item)
-                    bar.update(len(train_rows))
-            train, test = (open_rows(temporary, key) for key in ("train", "test"))
-            ids, distances = exact_neighbors(metric, train, test[:], neighbors)
-            repeated = count_repeated(metric, train, test[:], ids, distances)
-            put(raw, ids_at, ids, ids.dtype)
-            put(raw, distances_at, distances, distances.dtype)
+    with _new_file(path, size, attributes, arrays) as (temporary, raw, at):
+        with _bar(path, rows) as bar:
+            for parts in blocks:
+                for key, part in zip(("train", "test"), parts, strict=True):
+                    at[key] = _put(raw, at[key], part, item)
+                bar.update(len(parts[0]))
+        train, test = (open_rows(temporary, key) for key in ("train", "test"))
+        ids, distances = exact_neighbors(metric, train, test[:], neighbors)
+        repeated = count_repeated(metric, train, test[:], ids, distances)
+        _put(raw, at["neighbors"], ids, ids.dtype)
+        _put(raw, at["distances"], distances, distances.dtype)
         if repeated:
             with h5py.File(temporary, "r+") as file:
                 file.attrs[IN_TRAIN] = repeated
+
+
+def write_sparse(
+    path: Path,
+    metric: str,
+    shape: tuple[np.ndarray, int],
+    blocks: Iterable[SparseVectors],
+    test: SparseVectors,
+    find_truth: FindTruth | int = NEIGHBORS,
+) -> None:
+    """Write a dataset of sparse vectors; the file appears under its name only when it is whole.
+
+    `shape` is how many values each training row has, and the dimension; `blocks` gives these rows.
+    `find_truth` returns the neighbours and distances of the queries, or is how many of each query are to be
+    found. Raises UserError when the disk is too small.
+    """
+    counts, dimension = shape
+    indptr = np.append(0, np.cumsum(counts, dtype=np.int64))
+    arrays: dict[str, tuple[tuple[int, ...], Any]] = {}
+    for group, bounds in ((CSR_TRAIN, indptr), (CSR_TEST, test.indptr)):
+        arrays[f"{group}/indptr"] = (bounds.shape, np.int64)
+        arrays[f"{group}/indices"] = ((int(bounds[-1]),), np.int32)
+        arrays[f"{group}/data"] = ((int(bounds[-1]),), np.float32)
+    values = sum(prod(lengths) * np.dtype(item).itemsize for lengths, item in arrays.values())
+    require_space(path.parent, values + METADATA + len(test) * 16 * NEIGHBORS)
+    attributes = _attributes("csr", metric, dimension, "sparse")
+    with _new_file(path, values + METADATA, attributes, arrays) as (temporary, raw, at):
+
+        def put(key: str, part: np.ndarray) -> None:
+            at[key] = _put(raw, at[key], part, np.dtype(arrays[key][1]))
+
+        for name, part in (("indptr", test.indptr), ("indices", test.indices), ("data", test.data)):
+            put(f"{CSR_TEST}/{name}", part)
+        put(f"{CSR_TRAIN}/indptr", indptr)
+        with _bar(path, len(counts)) as bar:
+            for block in blocks:
+                put(f"{CSR_TRAIN}/indices", block.indices)
+                put(f"{CSR_TRAIN}/data", block.data)
+                bar.update(len(block))
+        train = open_sparse_hdf5(temporary, CSR_TRAIN, dimension)
+        if isinstance(find_truth, int):
+            found = exact_neighbors(metric, train, test, find_truth)
+        else:
+            found = find_truth(train, test)
+        train.close()
+        with h5py.File(temporary, "r+") as file:
+            file["neighbors"], file["distances"] = found
 
 
 def write_sets(
@@ -76,38 +126,91 @@ def write_sets(
         arrays[key] = np.concatenate([np.sort(items) for items in sets])
         arrays[f"size_{key}"] = np.array([len(items) for items in sets])
     size = sum(array.nbytes for array in arrays.values()) + METADATA
+    kinds = {key: (array.shape, array.dtype) for key, array in arrays.items()}
+    with _new_file(path, size, _attributes("sparse", metric, dimension, "bit"), kinds) as (_, raw, at):
+        for key, array in arrays.items():
+            _put(raw, at[key], array, array.dtype)
+
+
+def _attributes(kind: str, metric: str, dimension: int, point_type: str) -> dict[str, Any]:
+    return {"type": kind, "distance": metric, "dimension": dimension, "point_type": point_type}
+
+
+@contextmanager
+def _new_file(
+    path: Path, size: int, attributes: Mapping[str, Any], arrays: Mapping[str, tuple[tuple[int, ...], Any]]
+) -> Iterator[tuple[Path, BinaryIO, dict[str, int]]]:
+    """Give a file, open for writing, and where in it each array's bytes go; it gets its name at the end."""
     require_space(path.parent, size)
     with disk_errors(path), atomic_path(path) as temporary:
-        reserve(temporary, size)
+        _reserve(temporary, size)
         with h5py.File(temporary, "w") as file:
-            _describe(file, "sparse", metric, dimension, "bit")
-            for key, array in arrays.items():
-                file.create_dataset(key, data=array)
+            file.attrs.update(attributes)
+            places = {key: _allocate(file, key, *array) for key, array in arrays.items()}
+        _reserve(temporary, temporary.stat().st_size)
+        with temporary.open("rb+") as raw:
+            yield temporary, raw, places
 
 
-def _describe(file: h5py.File, kind: str, metric: str, dimension: int, point_type: str) -> None:
-    file.attrs.update({"type": kind, "distance": metric, "dimension": dimension, "point_type": point_type})
-
-
-def reserve(path: Path, size: int) -> None:
+def _reserve(path: Path, size: int) -> None:
     """Claim disk space: a full disk is an error here, not inside HDF5, which may crash at exit after one."""
     if sys.platform == "linux":
         with path.open("ab") as file:
             os.posix_fallocate(file.fileno(), 0, size)
 
 
-def allocate(file: h5py.File, key: str, shape: tuple[int, ...], item: np.dtype) -> int:
+def _allocate(file: h5py.File, key: str, shape: tuple[int, ...], item: Any) -> int:
     """Create an HDF5 dataset in one piece, unwritten; return where in the file its bytes go."""
     layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-    layout.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    offset: int = file.create_dataset(key, shape, item, dcpl=layout).id.get_offset()
-    return offset
+    if prod(shape):
+        layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        layout.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+    return file.create_dataset(key, shape, item, dcpl=layout).id.get_offset() or 0
 
 
-def put(raw: BinaryIO, offset: int, rows: np.ndarray, item: np.dtype) -> int:
+def _put(raw: BinaryIO, offset: int, rows: np.ndarray, item: np.dtype) -> int:
     """Write rows at an offset; return the offset after them."""
     raw.seek(offset)
     raw.write(np.ascontiguousarray(rows, item).data)
     raw.flush()
     return raw.tell()
+
+
+def _bar(path: Path, rows: int) -> tqdm:
+    return tqdm(None, f"writing {path.name}", rows, unit="row", unit_scale=True, delay=1, disable=None)
+
+
+def count_repeated(
+    metric: str, train: Any, queries: np.ndarray, ids: np.ndarray, distances: np.ndarray
+) -> int:
+    """Return how many queries are rows of `train`, value for value: they find themselves, which is easier.
+
+    `ids` and `distances` are the true neighbours, (queries, k). Under inner product, the nearest row of a
+    vector need not be itself, so that all rows are read.
+    """
+    if metric == "ip":
+        return _count_among_all(train, queries)
+    return sum(
+        any(np.array_equal(train[int(row) : int(row) + 1][0], queries[number]) for row in ids[number][near])
+        for number, near in enumerate(distances <= NEAR)
+    )
+
+
+def _count_among_all(train: Any, queries: np.ndarray) -> int:
+    wanted, found = {query.tobytes() for query in np.ascontiguousarray(queries)}, set()
+    first = np.sort(queries[:, 0])
+    for _, block in train.blocks():
+        # Few rows share their first value with a query.
+        places = np.minimum(np.searchsorted(first, block[:, 0]), len(first) - 1)
+        rows = np.ascontiguousarray(block[first[places] == block[:, 0]], queries.dtype)
+        found |= wanted & {row.tobytes() for row in rows}
+    return sum(query.tobytes() in found for query in np.ascontiguousarray(queries))
+
+
+def repetition_warning(repeated: int, queries: int | None = None) -> str:
+    """Say that queries are rows of the training set."""
+    number = f"{repeated:,}" if queries is None else f"{repeated:,} of {queries:,}"
+    return (
+        f"{number} queries are rows of the training set: each finds itself, which raises the recall;"
+        " take other queries, or have them held out (create_dataset.py --queries)"
+    )

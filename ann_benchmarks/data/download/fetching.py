@@ -11,8 +11,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from ann_benchmarks.common.disk import require_space
 from ann_benchmarks.common.errors import one_line
+from ann_benchmarks.common.files import require_space
 
 from .journal import DownloadRequest, byte_bar
 from .partial import Closed

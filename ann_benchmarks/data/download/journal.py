@@ -10,7 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from ann_benchmarks.common.atomic import atomic_path
+from ann_benchmarks.common.files import atomic_path
 
 BLOCK = 2**20  # bytes read at once
 

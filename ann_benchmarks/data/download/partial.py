@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.common.disk import disk_errors, sync_folder
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.files import disk_errors, sync_folder
 
 from .journal import BLOCK, DownloadRequest, Journal, byte_bar, digest_range, new_digest, save_record
 from .server import Remote

@@ -1,23 +1,29 @@
-"""Columns that do not depend on the vectors, and the filters on them: uniform, labels and tenants."""
+"""Columns that do not depend on the vectors, and the filters on them: uniform, labels and tenants.
 
+Their random numbers are functions of a place: whole numbers alone make them, so that all machines agree. The
+mixing function is splitmix64's (Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, 2014).
+The permutation is a Feistel network (Luby and Rackoff, 1988), walked until it is back in range.
+"""
+
+import hashlib
 from decimal import Decimal
 
 import numpy as np
 
-from .attributes import RowAttribute
-from .filter import Filter, Predicate
-from .streams import below, fractions, permuted
-from .synthetic import SyntheticSet
+from .filter import Filter, RowAttribute, make_filters
+from .naming import SyntheticSet
 
 LABELS = 5000  # the rarest is on 1 row of 10,000
 COMMONEST = Decimal("0.5")  # the share of the rows that have label 1; label r is on a share of COMMONEST / r
 TOLERANCE = Decimal("0.1")  # how far a filter may be from the selectivity that was requested, where it must
 _BLOCK = 2**20  # rows made at once
+_STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_ROUNDS = 6
 
 
 def generated_column(wanted: SyntheticSet, rows: int) -> RowAttribute:
     """Make the column of a uniform, labels or tenants set."""
-    if wanted.kind in ("labels", "labels2"):
+    if wanted.column == "labels":
         return _labels(rows)
     sizes = tenant_sizes(int(wanted.number), rows) if wanted.kind == "tenants" else None
     values = np.empty(rows, np.int64)
@@ -33,16 +39,15 @@ def generated_filters(wanted: SyntheticSet, rows: int, queries: int) -> list[Fil
     """Make the filter of each query of a uniform, labels or tenants set."""
     column, numbers = wanted.column, np.arange(queries)
     if wanted.kind == "uniform":
-        return [Filter((Predicate(column, "<", wanted.matches(rows)),))] * queries
+        return make_filters([(column, "<")], [(wanted.matches(rows),)] * queries)
     if wanted.kind == "tenants":
         sizes = tenant_sizes(int(wanted.number), rows)
         places = below(f"queries of {column}", numbers, rows)
         tenants = np.searchsorted(np.cumsum(sizes), places, side="right") + 1
-        return [Filter((Predicate(column, "=", int(tenant)),)) for tenant in tenants]
+        return make_filters([(column, "=")], [(tenant,) for tenant in tenants.tolist()])
     choices = _pairs(wanted) if wanted.kind == "labels2" else _single(wanted)
     chosen = below(f"queries of {wanted.name}", numbers, len(choices))
-    possible = [Filter((Predicate(column, "contains", labels),)) for labels in choices]
-    return [possible[number] for number in chosen]
+    return make_filters([(column, "contains")], [(choices[number],) for number in chosen])
 
 
 def tenant_sizes(tenants: int, rows: int) -> np.ndarray:
@@ -97,3 +102,42 @@ def _pairs(wanted: SyntheticSet) -> list[tuple[int, ...]]:
             break
     near = [pair for distance, pair in pairs if distance <= TOLERANCE * product]
     return near or [min(pairs)[1]]
+
+
+def mixed(stream: str, places: np.ndarray) -> np.ndarray:
+    """Return a random uint64 for each place, a whole number from 0, of the stream of this name."""
+    seed = int.from_bytes(hashlib.blake2b(stream.encode(), digest_size=8).digest(), "little")
+    bits = places.astype(np.uint64) * np.uint64(_STEP) + np.uint64(seed)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(_FIRST)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(_SECOND)
+    return bits ^ (bits >> np.uint64(31))
+
+
+def fractions(stream: str, places: np.ndarray) -> np.ndarray:
+    """Return a random float64 from 0 to below 1 for each place."""
+    return (mixed(stream, places) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def below(stream: str, places: np.ndarray, size: int) -> np.ndarray:
+    """Return a random int64 from 0 to `size` - 1 for each place."""
+    return np.minimum((fractions(stream, places) * size).astype(np.int64), size - 1)
+
+
+def permuted(stream: str, places: np.ndarray, size: int) -> np.ndarray:
+    """Return where a random permutation of 0 to `size` - 1 takes each place, int64."""
+    half = max(1, -(-max(size - 1, 1).bit_length() // 2))
+    found = _network(stream, places.astype(np.uint64), half)
+    outside = np.flatnonzero(found >= size)
+    while len(outside):
+        found[outside] = _network(stream, found[outside], half)
+        outside = outside[found[outside] >= size]
+    return found.astype(np.int64)
+
+
+def _network(stream: str, places: np.ndarray, half: int) -> np.ndarray:
+    """Permute the numbers of 2 `half` bits."""
+    width, mask = np.uint64(half), np.uint64((1 << half) - 1)
+    left, right = places >> width, places & mask
+    for number in range(_ROUNDS):
+        left, right = right, left ^ (mixed(f"{stream} {number}", right) & mask)
+    return (left << width) | right

@@ -1,15 +1,17 @@
-"""Which rows pass a filter."""
+"""Which rows pass a filter: all rows, span by span, or given rows, such as those of an answer."""
 
+import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from .attributes import RowAttribute, RowAttributes
-from .filter import Filter, Predicate
+from .filter import RANGES, Filter, Predicate, RowAttribute, RowAttributes
 
 SORTED_AFTER = 8  # lookups in a span of a column: then sorting it pays
-_RANGES = ("=", "<", "<=", ">", ">=")
+NO_ROW = -1
 _NUMBERS = np.iinfo(np.int64)
+_COMPARE = dict(zip(RANGES, (operator.eq, operator.lt, operator.le, operator.gt, operator.ge), strict=True))
 
 
 class Matcher:
@@ -22,37 +24,27 @@ class Matcher:
 
     def __init__(self, attributes: RowAttributes) -> None:
         self._attributes = attributes
-        self._columns: dict[str, _Column] = {}
+        self._columns: dict[str, _Values | _Labels] = {}
         self._span = range(0)
 
     def rows(self, filter: Filter, span: range) -> np.ndarray:
         """Return the numbers of the rows of a span that pass, ascending int64."""
         if span != self._span:
             self._columns, self._span = {}, span
-        found: np.ndarray | None = None
         by_column: dict[str, list[Predicate]] = {}
         for predicate in filter.predicates:
             by_column.setdefault(predicate.column, []).append(predicate)
-        for name, predicates in by_column.items():
-            column = self._columns.get(name)
-            if column is None:
-                kind = _Labels if self._attributes[name].kind == "labels" else _Values
-                column = self._columns[name] = kind(self._attributes[name], span)
-            passing = column.passing(predicates)
-            found = passing if found is None else np.intersect1d(found, passing, assume_unique=True)
-        assert found is not None
-        return found + span.start
+        return span.start + _common([self._column(name).passing(by_column[name]) for name in by_column])
+
+    def _column(self, name: str) -> "_Values | _Labels":
+        """Return a column's span; its `passing` gives the places, ascending, where all predicates hold."""
+        if name not in self._columns:
+            kind = _Labels if self._attributes[name].kind == "labels" else _Values
+            self._columns[name] = kind(self._attributes[name], self._span)
+        return self._columns[name]
 
 
-class _Column:
-    """A span of an attribute."""
-
-    def passing(self, predicates: list[Predicate]) -> np.ndarray:
-        """Return the places in the span, ascending int64, of rows for which all predicates hold."""
-        raise NotImplementedError
-
-
-class _Values(_Column):
+class _Values:
     """One value a row: numbers, or text, for which its place among all texts of the span stands."""
 
     def __init__(self, attribute: RowAttribute, span: range) -> None:
@@ -66,8 +58,8 @@ class _Values(_Column):
 
     def passing(self, predicates: list[Predicate]) -> np.ndarray:
         self._lookups += 1
-        ranges = [predicate for predicate in predicates if predicate.operator in _RANGES]
-        others = [predicate for predicate in predicates if predicate.operator not in _RANGES]
+        ranges = [predicate for predicate in predicates if predicate.operator in RANGES]
+        others = [predicate for predicate in predicates if predicate.operator not in RANGES]
         lowest, highest = self._bounds(ranges)
         if self._lookups > SORTED_AFTER:
             rows = self._between(lowest, highest)
@@ -80,18 +72,15 @@ class _Values(_Column):
 
     def _bounds(self, ranges: list[Predicate]) -> tuple[int | None, int | None]:
         """Return the lowest and the highest number that passes; None where there is no bound."""
-        lowest: int | None = None
-        highest: int | None = None
+        lowest, highest = [], []
         for predicate in ranges:
             # A text's number is its place among the texts: one that is absent lies between two of them.
             low, high = self._numbers(predicate.value)
             if predicate.operator in ("=", ">=", ">"):
-                least = high + 1 if predicate.operator == ">" else low
-                lowest = least if lowest is None else max(lowest, least)
+                lowest.append(high + 1 if predicate.operator == ">" else low)
             if predicate.operator in ("=", "<=", "<"):
-                most = low - 1 if predicate.operator == "<" else high
-                highest = most if highest is None else min(highest, most)
-        return lowest, highest
+                highest.append(low - 1 if predicate.operator == "<" else high)
+        return max(lowest, default=None), min(highest, default=None)
 
     def _numbers(self, value: Any) -> tuple[int, int]:
         """Return the first and the last number that stands for a value; first > last where none does."""
@@ -123,7 +112,7 @@ class _Values(_Column):
         return np.sort(self._order[start : max(start, stop)])
 
 
-class _Labels(_Column):
+class _Labels:
     """Rows in lists by label."""
 
     def __init__(self, attribute: RowAttribute, span: range) -> None:
@@ -132,27 +121,91 @@ class _Labels(_Column):
         ends = attribute.ends[span.start : span.stop] - first
         values = attribute.values[first : first + int(ends[-1])] if len(ends) else attribute.values[:0]
         if len(values) and values.min() >= 0 and values.max() < 2**16:
-            values = values.astype(np.uint16)  # which NumPy sorts in linear time
+            values = values.astype(np.uint16)  # NumPy sorts these in linear time
         order = np.argsort(values, kind="stable")
         self._labels, self._starts = np.unique(np.asarray(values)[order], return_index=True)
         self._starts = np.append(self._starts, len(values))
         self._rows = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))[order]
 
     def passing(self, predicates: list[Predicate]) -> np.ndarray:
-        found: np.ndarray | None = None
+        found: list[np.ndarray] = []
         for predicate in predicates:
-            lists = [self._with(label) for label in predicate.value]
-            if predicate.operator == "in":
-                lists = [np.unique(np.concatenate(lists))]
-            for rows in sorted(lists, key=len):
-                found = rows if found is None else np.intersect1d(found, rows, assume_unique=True)
-        assert found is not None
-        return found
+            lists = [self._labelled(label) for label in predicate.value]
+            found += [np.unique(np.concatenate(lists))] if predicate.operator == "in" else lists
+        return _common(found)
 
-    def _with(self, label: int) -> np.ndarray:
+    def _labelled(self, label: int) -> np.ndarray:
         """Return the rows that have a label, ascending."""
         at = int(np.searchsorted(self._labels, label))
         if at == len(self._labels) or self._labels[at] != label:
             return self._rows[:0]
         rows: np.ndarray = self._rows[self._starts[at] : self._starts[at + 1]]
         return rows
+
+
+def _common(lists: list[np.ndarray]) -> np.ndarray:
+    """Return what all of some ascending arrays have."""
+    found, *others = sorted(lists, key=len)
+    for rows in others:
+        found = np.intersect1d(found, rows, assume_unique=True)
+    return found
+
+
+def passing(attributes: RowAttributes, filters: Sequence[Filter], rows: np.ndarray) -> np.ndarray:
+    """Return whether each of some rows, (filters, n) int64, passes the filter of its line: (filters, n) bool.
+
+    All filters have one shape. NO_ROW passes: where there is no row, none is wrong.
+    """
+    held = rows == NO_ROW
+    if not len(filters) or not rows.shape[1]:
+        return held
+    asked = np.where(held, 0, rows)
+    passed = np.ones(rows.shape, bool)
+    for place, (column, comparison) in enumerate(filters[0].shape):
+        values = [one.predicates[place].value for one in filters]
+        passed &= _hold(attributes[column], comparison, values, asked)
+    passed |= held
+    return passed
+
+
+def _hold(attribute: RowAttribute, comparison: str, values: Sequence[Any], rows: np.ndarray) -> np.ndarray:
+    """Return whether a predicate holds for each row, (n, k); `values` has one for each line."""
+    if attribute.ends is not None:
+        return _labels_hold(attribute, comparison, values, rows)
+    found = attribute.values[rows]
+    if comparison == "in":
+        return np.array([np.isin(line, list(value)) for line, value in zip(found, values, strict=True)])
+    given = np.array(values, dtype=object if found.dtype == object else None)
+    return np.asarray(_COMPARE[comparison](found, given[:, np.newaxis])).astype(bool)
+
+
+def _labels_hold(
+    attribute: RowAttribute, comparison: str, values: Sequence[Any], rows: np.ndarray
+) -> np.ndarray:
+    """Return whether each row has all of its line's labels ("contains"), or any of them ("in")."""
+    sets = [value if isinstance(value, tuple) else (value,) for value in values]
+    most = max(map(len, sets))
+    has_all, has_any = np.ones(rows.shape, bool), np.zeros(rows.shape, bool)
+    for place in range(most):
+        has_one = np.array([place < len(labels) for labels in sets])[:, np.newaxis]
+        label = np.array([labels[place] if place < len(labels) else -1 for labels in sets])
+        found = _has_label(attribute, rows, label[:, np.newaxis])
+        has_all &= found | ~has_one
+        has_any |= found & has_one
+    return has_any if comparison == "in" else has_all
+
+
+def _has_label(attribute: RowAttribute, rows: np.ndarray, label: np.ndarray) -> np.ndarray:
+    """Search each row's labels, which ascend, for the label of its line: all rows at once, by halves."""
+    assert attribute.ends is not None
+    last = attribute.ends[rows]
+    low, high = np.where(rows > 0, attribute.ends[rows - 1], 0), last
+    while (low < high).any():
+        middle = (low + high) // 2
+        is_below = (low < high) & (attribute.values[np.minimum(middle, len(attribute.values) - 1)] < label)
+        high = np.where(is_below, high, np.where(low < high, middle, high))
+        low = np.where(is_below, middle + 1, low)
+    if not len(attribute.values):
+        return np.zeros(rows.shape, bool)
+    found: np.ndarray = (low < last) & (attribute.values[np.minimum(low, len(attribute.values) - 1)] == label)
+    return found

@@ -20,20 +20,18 @@ import numpy as np
 from ann_benchmarks.common.errors import closest, shown
 from ann_benchmarks.common.yaml_file import YamlFile
 
-from .attributes import RowAttribute
-from .filter import OPERATORS, Filter, Predicate
+from .filter import OPERATORS, RANGES, Filter, RowAttribute, make_filters
 from .naming import KINDS_WITH_NUMBERS
 
-_COMPARISONS = ("=", "<", "<=", ">", ">=", "in")
 # Texts have no order that all servers share.
-OPERATORS_OF = {
-    "integer": _COMPARISONS,
-    "timestamp": _COMPARISONS,
+KIND_OPERATORS = {
+    "integer": (*RANGES, "in"),
+    "timestamp": (*RANGES, "in"),
     "text": ("=", "in"),
     "labels": ("contains", "in"),
 }
 # A folder of results has such words behind the name of a filter.
-_OF_SERIES = re.compile(r".*-(batch|cold|hugepages|cgroup|container|\d+cpus)(-.*)?")
+_SERIES_NAMES = re.compile(r".*-(batch|cold|hugepages|cgroup|container|\d+cpus)(-.*)?")
 _LIMITS = {"integer": 2**63, "timestamp": 2**63, "labels": 2**31}
 
 
@@ -50,7 +48,7 @@ def read_own_filters(attributes: Path, filters: Path, rows: int, queries: int) -
 
     Only the columns that filters are about are read.
     """
-    from .own_columns import attribute_names, read_columns  # the Parquet library is slow to import
+    from .columns import attribute_names, read_columns  # the Parquet library is slow to import
 
     file = YamlFile(filters, "names of filter sets, each with a list of predicates")
     file.mapping((), file.content, "filter sets")
@@ -76,7 +74,7 @@ def _check_set(file: YamlFile, name: Any, predicates: Any) -> None:
         file.fail((name,), f"'{shown(name)}' cannot be the name of filters; use letters, digits and '-_.'")
     if name.partition("-")[0] in KINDS_WITH_NUMBERS:
         file.fail((name,), f"'{shown(name)}' is too much like {name.partition('-')[0]}:...; choose another")
-    if _OF_SERIES.fullmatch(name):
+    if _SERIES_NAMES.fullmatch(name):
         file.fail((name,), f"'{shown(name)}' reads like a way of measuring, as -cold does; rename it")
     file.checked((name,), predicates, list)
     if not predicates:
@@ -99,8 +97,8 @@ def _set(
     for number, predicate in enumerate(predicates):
         where = (name, number)
         kind = columns[predicate["column"]].kind
-        if predicate["operator"] not in OPERATORS_OF[kind]:
-            allowed = ", ".join(OPERATORS_OF[kind])
+        if predicate["operator"] not in KIND_OPERATORS[kind]:
+            allowed = ", ".join(KIND_OPERATORS[kind])
             file.fail(
                 (*where, "operator"),
                 f"'{predicate['column']}' is of kind {kind}, for which the operators are {allowed}",
@@ -111,7 +109,7 @@ def _set(
             continue
         listed = predicate["values"]
         if isinstance(listed, str):
-            from .own_columns import value_list
+            from .columns import value_list
 
             listed = value_list(file.path.parent / listed)
         else:
@@ -121,16 +119,8 @@ def _set(
         values.append(
             [_value(file, (*where, "values"), value, kind, predicate["operator"]) for value in listed]
         )
-    made: dict[tuple[Any, ...], Filter] = {}
-    found = []
-    for each in zip(*values, strict=True):
-        if each not in made:
-            shape = ((predicate["column"], predicate["operator"]) for predicate in predicates)
-            made[each] = Filter(
-                tuple(Predicate(*pair, value) for pair, value in zip(shape, each, strict=True))
-            )
-        found.append(made[each])
-    return found
+    shape = [(predicate["column"], predicate["operator"]) for predicate in predicates]
+    return make_filters(shape, [*zip(*values, strict=True)])
 
 
 def _value(file: YamlFile, where: tuple[str | int, ...], value: Any, kind: str, operator: str) -> Any:
@@ -174,18 +164,3 @@ def _microseconds(value: Any) -> Any:
     if isinstance(value, np.datetime64):  # in microseconds, as value_list has it
         return str(value) if np.isnat(value) else int(value.astype(np.int64))
     return str(value) if isinstance(value, int) else value
-
-
-def kept_rows(attributes: Mapping[str, RowAttribute], removed: np.ndarray) -> dict[str, RowAttribute]:
-    """Return attributes without some rows: those held out as queries."""
-    return {name: _without(attribute, removed) for name, attribute in attributes.items()}
-
-
-def _without(attribute: RowAttribute, removed: np.ndarray) -> RowAttribute:
-    if attribute.ends is None:
-        return RowAttribute(attribute.name, attribute.kind, np.delete(attribute.values, removed))
-    counts = np.diff(attribute.ends, prepend=0)
-    keeps = np.ones(len(counts), bool)
-    keeps[removed] = False
-    values = attribute.values[np.repeat(keeps, counts)]
-    return RowAttribute(attribute.name, attribute.kind, values, np.cumsum(counts[keeps]))

@@ -15,9 +15,9 @@ import numpy as np
 from tqdm import tqdm
 
 from ..vectors.rows import Rows
-from .filter import Filter, Predicate
-from .streams import below
-from .synthetic import SyntheticSet
+from .filter import Filter, make_filters
+from .generated import below
+from .naming import SyntheticSet
 
 SAMPLE = 2**15  # rows that the tree is made of, at most
 LEAF = 16  # of them in a leaf, at least
@@ -120,11 +120,9 @@ def place_filters(
     starts = np.minimum(places // length * length, rows - length)
     if wanted.kind == "far":
         starts = _far(starts, _seen(queries, metric == "angular"), rows, length)
-    made = {
-        start: Filter((Predicate("place", ">=", start), Predicate("place", "<", start + length)))
-        for start in np.unique(starts).tolist()
-    }
-    return [made[start] for start in starts.tolist()]
+    return make_filters(
+        [("place", ">="), ("place", "<")], [(start, start + length) for start in starts.tolist()]
+    )
 
 
 def _far(starts: np.ndarray, queries: np.ndarray, rows: int, length: int) -> np.ndarray:

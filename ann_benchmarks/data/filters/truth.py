@@ -25,8 +25,7 @@ from ..ground_truth.checkpoint import Checkpoint, PartialTruth, identity_of
 from ..ground_truth.exact import exact_distances, nearest
 from ..ground_truth.span import Problem, SpanNeighbors, search_rows
 from ..vectors.rows import Rows
-from .attributes import RowAttributes
-from .filter import Filter
+from .filter import Filter, RowAttributes
 from .matching import Matcher
 
 SPAN = 2**22  # rows of which all groups are searched before the next

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.common.atomic import atomic_path
-from ann_benchmarks.common.disk import disk_errors
+from ann_benchmarks.common.files import atomic_path, disk_errors
 
 from .exact import nearest
 from .span import Problem, SpanNeighbors

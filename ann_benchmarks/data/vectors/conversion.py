@@ -14,8 +14,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from tqdm import tqdm
 
-from ann_benchmarks.common.disk import disk_errors, require_space, sync_folder
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.files import disk_errors, require_space, sync_folder
 
 from .rows import BLOCK_BYTES, Rows
 

@@ -231,7 +231,8 @@ def _array_rows(opened: Any, file: OffsetFile | ArchiveMember, label: str) -> Fl
         raise UserError(
             f"{label} is stored column by column; save numpy.ascontiguousarray(...) of it instead"
         )
-    return FlatRows(file, label, opened.tell(), shape, dtype)
+    require_vectors(label, shape, dtype)
+    return FlatRows(file, label, opened.tell(), (shape[0], shape[1]), dtype)
 
 
 def open_big_ann(path: Path, dtype: str) -> FlatRows:

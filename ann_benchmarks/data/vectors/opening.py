@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.files import require_file
 from ann_benchmarks.common.names import matching, natural_order
-from ann_benchmarks.common.regular import require_file
 
 from .files import BIG_ANN_TYPES, TEXMEX_TYPES, TexmexRows, open_big_ann, open_hdf5, open_npy, open_npz
 from .reading import format_suffix, reading

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.foreign import DAMAGE, reason_of, shortened
+from ann_benchmarks.common.text import DAMAGE, reason_of, shortened
 
 LARGEST = 2**48  # rows, or numbers in one: no machine addresses more
 # What big-ann's tools append to the name of a file's first rows, and what a file has until it is whole.

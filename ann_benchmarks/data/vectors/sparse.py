@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.common.disk import require_space
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.foreign import DAMAGE
+from ann_benchmarks.common.files import open_regular, require_file, require_space
 from ann_benchmarks.common.hdf5 import is_plain, open_hdf5_file
-from ann_benchmarks.common.regular import open_regular, require_file
 from ann_benchmarks.common.sparse import SparseVectors, joined
+from ann_benchmarks.common.text import DAMAGE
 
 from .files import FlatRows
 from .reading import LARGEST, OffsetFile, reading

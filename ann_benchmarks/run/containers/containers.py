@@ -14,11 +14,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from ann_benchmarks.common.atomic import atomic_path
-from ann_benchmarks.common.disk import locked_file
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.files import atomic_path, locked_file
 from ann_benchmarks.common.numbers import size_text
-from ann_benchmarks.common.output import warn
+from ann_benchmarks.common.text import warn
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Failure, PointDone, WorkloadDone
 from ann_benchmarks.jobs.job import Job, JobRequest

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 
-from ann_benchmarks.common.output import counted
+from ann_benchmarks.common.numbers import counted
 
 from ..manifest import Manifest
 from .points import CheckedPoint

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ann_benchmarks.common.errors import shown
-from ann_benchmarks.common.foreign import from_json
+from ann_benchmarks.common.text import from_json
 
 from .points import CheckedPoint
 from .rules import Findings

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.foreign import from_json
+from ann_benchmarks.common.text import from_json
 from ann_benchmarks.results.series import Series, stored_series
 
 from ..manifest import Manifest

@@ -12,8 +12,8 @@ import numpy as np
 from h5py import h5a
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.foreign import DAMAGE, from_json, reason_of
 from ann_benchmarks.common.hdf5 import is_of_numbers, lacking, open_hdf5_file
+from ann_benchmarks.common.text import DAMAGE, from_json, reason_of
 from ann_benchmarks.results.attributes import ALL, LONGEST_TEXT, plain_attributes
 
 MOST_BYTES = 1 << 30  # of an array

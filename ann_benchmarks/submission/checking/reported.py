@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.foreign import DAMAGE, plain, reason_of
+from ann_benchmarks.common.text import DAMAGE, plain, reason_of
 from ann_benchmarks.results.attributes import version_names
 from ann_benchmarks.results.series import BATCH, BESIDE, Series
 

@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from ann_benchmarks.common.errors import one_line
-from ann_benchmarks.common.numbers import size_text
-from ann_benchmarks.common.output import counted
+from ann_benchmarks.common.numbers import counted, size_text
 from ann_benchmarks.results.attributes import version_names
 
 from .check import CheckedBundle

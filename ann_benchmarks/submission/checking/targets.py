@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ann_benchmarks.common.foreign import from_json
+from ann_benchmarks.common.text import from_json
 
 from .points import CheckedPoint
 from .rules import Findings

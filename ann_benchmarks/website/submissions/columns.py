@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from ann_benchmarks.common.foreign import shortened
 from ann_benchmarks.common.numbers import size_text
+from ann_benchmarks.common.text import shortened
 from ann_benchmarks.pricing.servers import measured_server
 from ann_benchmarks.results.attributes import version_names
 from ann_benchmarks.results.intervals import Interval

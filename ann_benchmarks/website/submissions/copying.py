@@ -5,8 +5,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from ann_benchmarks.common.atomic import scratch_path
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.files import scratch_path
 from ann_benchmarks.submission.manifest import MANIFEST, file_in
 
 from .reading import SubmittedBundle

@@ -11,9 +11,9 @@ import numpy as np
 from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError, shown
-from ann_benchmarks.common.foreign import DAMAGE, reason_of
 from ann_benchmarks.common.hdf5 import fits_in_memory, is_of_numbers, lacking, open_hdf5_file
 from ann_benchmarks.common.names import name_problem
+from ann_benchmarks.common.text import DAMAGE, reason_of
 from ann_benchmarks.pricing.prices import PriceList, Quote, read_prices
 from ann_benchmarks.pricing.servers import needed_capacity
 from ann_benchmarks.results.file import read_result, truth_mark

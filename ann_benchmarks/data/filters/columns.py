@@ -1,6 +1,7 @@
-"""Columns of a Parquet file as attributes of rows, and lists of values for filters."""
+"""Columns of Parquet files as attributes of rows, and lists of values for filters."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.files import regular
 from ann_benchmarks.common.names import too_long
-from ann_benchmarks.common.regular import regular
 
 from ..vectors.reading import reading
-from .attributes import RowAttribute
-from .published import PUBLISHED_COLUMNS
+from .filter import RowAttribute
+from .naming import RESERVED_COLUMNS
 
 LONGEST_COLUMN = 63  # bytes of a name that PostgreSQL keeps
-# Columns of synthetic and of published filter sets.
-_RESERVED = rf"uniform|place|labels|tenant_of_\d+|place of queries|{PUBLISHED_COLUMNS}"
+LABEL_COLUMNS = ("labels", "id")  # of VectorDBBench's scalar_labels.parquet
+BATCH = 2**16  # rows of a Parquet file at once
 _KINDS = "whole numbers, texts, dates or timestamps, or lists of whole numbers, which are labels"
 
 
@@ -35,7 +36,7 @@ def read_columns(path: Path, columns: list[str], rows: int) -> dict[str, RowAttr
         problem = too_long(name, LONGEST_COLUMN)
         if problem or not name.isprintable() or "/" in name or not name.strip(". "):
             raise UserError(f"{path}: '{shown(name)}' cannot be the name of an attribute; rename the column")
-        if re.fullmatch(_RESERVED, name):
+        if re.fullmatch(RESERVED_COLUMNS, name):
             raise UserError(f"{path}: '{name}' is a column of other filters; rename yours")
     with reading(path):
         table = pq.read_table(path, columns=columns)
@@ -54,7 +55,7 @@ def value_list(place: Path) -> list[Any]:
     if path.suffix == ".npy":
         with reading(path):
             array = np.load(regular(path), allow_pickle=False)
-            if array.dtype.kind == "M":  # whose integers would be of its own unit
+            if array.dtype.kind == "M":  # as integers, times would keep their own unit
                 return list(array.astype("datetime64[us]"))
             return list(array.tolist())
     if path.suffix != ".parquet":
@@ -79,7 +80,7 @@ def _attribute(path: Path, name: str, column: pa.ChunkedArray) -> RowAttribute:
         column, kind = column.cast(kind.value_type), kind.value_type
     if pa.types.is_integer(kind):
         return RowAttribute(name, "integer", _whole_numbers(path, name, column, pa.int64()))
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if _is_text(kind):
         texts = np.array(column.to_pylist(), object)
         bad = [row for row, text in enumerate(texts) if "\0" in text]
         if bad:
@@ -140,3 +141,60 @@ def _refuse_nulls(path: Path, name: str, column: pa.ChunkedArray) -> None:
 
 def _is_time(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
+def label_column(name: str, path: Path, ids: np.ndarray) -> RowAttribute:
+    """Read the label of each row, whose ids are given, from a Parquet file of labels by id.
+
+    Without a column `id`, the ids are the places in the file. A null is an empty text. All rows with one
+    label share one text: 8 bytes a row.
+    """
+    codes: list[np.ndarray] = []
+    of: list[np.ndarray] = []
+    known: dict[str, int] = {"": 0}
+    for found_ids, found in _label_batches(path):
+        start = sum(map(len, of))
+        of.append(np.arange(start, start + len(found)) if found_ids is None else found_ids)
+        texts = [text or "" for text in found.dictionary.to_pylist()]
+        numbers = np.array([known.setdefault(text, len(known)) for text in texts] or [0], np.int32)
+        codes.append(numbers[found.indices.fill_null(0).to_numpy(zero_copy_only=False)])
+        codes[-1][found.indices.is_null().to_numpy(zero_copy_only=False)] = 0
+    all_ids, all_codes = (np.concatenate(parts or [np.empty(0, np.int64)]) for parts in (of, codes))
+    order = np.argsort(all_ids, kind="stable")
+    all_ids, all_codes = all_ids[order], all_codes[order]
+    twice = (all_ids[1:] == all_ids[:-1]) & (all_codes[1:] != all_codes[:-1])
+    if twice.any():
+        raise UserError(f"{path} has two labels for id {all_ids[np.argmax(twice)]}; fetch it again")
+    at = np.minimum(np.searchsorted(all_ids, ids), max(len(all_ids) - 1, 0))
+    lacking = np.ones(len(ids), bool) if not len(all_ids) else all_ids[at] != ids
+    if lacking.any():
+        row = int(np.argmax(lacking))
+        raise UserError(f"{path} has no label for id {ids[row]} of row {row} (from 0); fetch it again")
+    texts_of = np.array([*known], object)
+    return RowAttribute(name, "text", texts_of[all_codes[at]])
+
+
+def _label_batches(path: Path) -> Iterator[tuple[np.ndarray | None, Any]]:
+    """Give ids, or None where the file has none, and labels, some rows at a time."""
+    with reading(path):
+        file = pq.ParquetFile(regular(path))
+        names = file.schema_arrow.names
+        labels, of = LABEL_COLUMNS
+        if labels not in names or not _is_text(file.schema_arrow.field(labels).type):
+            raise UserError(f"{path} has no column '{labels}' of texts; fetch it again")
+        columns = [name for name in LABEL_COLUMNS if name in names]
+        for batch in file.iter_batches(BATCH, columns=columns):
+            found = batch.column(batch.schema.get_field_index(labels)).cast(pa.string()).dictionary_encode()
+            numbers = None
+            if of in columns:
+                column = batch.column(batch.schema.get_field_index(of))
+                if column.null_count:
+                    raise UserError(f"{path} has null among its ids; fetch it again")
+                numbers = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+            yield numbers, found
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

@@ -1,8 +1,12 @@
-"""What others wrote - texts, JSON, the errors of libraries - as values and lines within bounds."""
+"""What others wrote - texts, JSON, the errors of libraries - within bounds; and lines for the terminal.
+
+No text of others moves the cursor or does worse.
+"""
 
 import json
 import math
 import struct
+import sys
 import tokenize
 import unicodedata
 import zipfile
@@ -83,3 +87,18 @@ def plain(value: Any, depth: int = DEEPEST) -> Any:
             return {clean_text(name): plain(inner, depth - 1) for name, inner in value.items()}
         return [plain(inner, depth - 1) for inner in value]
     return clean_text(value)
+
+
+def say(text: str) -> None:
+    """Print a line at once, also where the output is a pipe."""
+    print(clean_lines(text), flush=True)
+
+
+def warn(text: str) -> None:
+    """Print a warning beside the results."""
+    print(f"warning: {clean_text(text)}", file=sys.stderr, flush=True)
+
+
+def clean_lines(text: str) -> str:
+    """Return a text without control characters but for the ends of its lines."""
+    return "\n".join(map(clean_text, text.split("\n")))
