@@ -40,7 +40,6 @@ from ann_benchmarks.data.datasets.write import NEIGHBORS, repetition_warning
 from ann_benchmarks.distance import METRICS
 
 YAML_SUFFIXES = (".yml", ".yaml")
-FILTERS_BELONG = "--filters needs --add-filters, --name or --ground-truth"
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -118,38 +117,30 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--dtype", choices=CONVERTED_TYPES, help="type of the numbers that --convert writes")
     parser.add_argument("--force", action="store_true", help="replace what is there")
     args = parser.parse_args()
-    if args.name is not None and (args.train is None or args.distance is None):
-        parser.error("--name needs --train and --distance")
     is_own = args.filters is not None and Path(args.filters).suffix in YAML_SUFFIXES
     for given, needed, belongs in (
-        (args.filters, args.add_filters or args.ground_truth or args.name, FILTERS_BELONG),
+        (args.name, args.train and args.distance, "--name needs --train and --distance"),
+        (
+            args.filters,
+            args.add_filters or args.ground_truth or args.name,
+            "--filters needs --add-filters, --name or --ground-truth",
+        ),
         (args.add_filters, args.filters, "--add-filters needs --filters"),
         (args.attributes, is_own and not args.ground_truth, "--attributes needs --filters FILE.yml"),
         (is_own, args.attributes, "--filters FILE.yml needs --attributes FILE.parquet"),
         (args.scheduler, not args.filters, "a cluster does not search under filters; leave --scheduler out"),
         (args.train, args.name, "--train needs --name"),
         (args.output or args.dtype, args.convert, "--output and --dtype need --convert"),
+        (args.scheduler, args.ground_truth or args.in_place, "--scheduler needs --ground-truth"),
         (
-            args.scheduler,
-            args.ground_truth or args.in_place,
-            "--scheduler needs --ground-truth",
+            args.in_place,
+            args.test,
+            "--in-place needs --test: queries that are held out would have to be taken out of the file",
         ),
     ):
-        if given and not needed:
+        if given is not None and given is not False and not needed:
             parser.error(belongs)
-    if args.in_place and args.test is None:
-        parser.error(
-            "--in-place needs --test: queries that are held out would have to be taken out of the file"
-        )
     return args
-
-
-def warn_of_repeated(name: str) -> None:
-    """Say how many queries are rows of the training set."""
-    dataset, _ = get_dataset(name)
-    with dataset:
-        if repeated := dataset.queries_in_train():
-            warn(repetition_warning(repeated, len(dataset.test())))
 
 
 def main() -> int:
@@ -164,7 +155,9 @@ def main() -> int:
     elif args.add_filters is not None:
         add_filters(args.add_filters, args)
     elif args.ground_truth is not None and args.filters:
-        find_filtered_truth(args)
+        name = canonical_name(args.ground_truth)
+        for filter in prepare_filters(name, args.filters.split(","), args.neighbors, args.force):
+            print(f"{truth_file(name, filter)} has the nearest rows of each query under its filter")
     elif args.ground_truth is not None:
         print(find_truth(args.ground_truth, args.neighbors, args.scheduler, args.force))
     elif args.convert is not None:
@@ -179,8 +172,10 @@ def main() -> int:
 
 def create(args: argparse.Namespace) -> None:
     """Make a dataset of one's own vectors, with filters if there are any; these are checked first."""
-    own = own_vectors(args)
-    filters = read_new_filters(filter_files(args), own) if args.attributes else None
+    own = OwnVectors(args.train, args.distance, args.test, args.queries, args.seed)
+    filters = (
+        read_new_filters(FilterFiles(args.attributes, Path(args.filters)), own) if args.attributes else None
+    )
     if args.in_place:
         create_in_place(args.name, own, args.force)
         print(find_truth(args.name, args.neighbors, args.scheduler, force=True))
@@ -188,34 +183,23 @@ def create(args: argparse.Namespace) -> None:
     else:
         create_own(args.name, own, args.neighbors, args.force)
         ready(args.name)
-    warn_of_repeated(args.name)
-    if filters is not None:
-        with get_dataset(args.name)[0] as dataset:
+    with get_dataset(args.name)[0] as dataset:
+        if repeated := dataset.queries_in_train():
+            warn(repetition_warning(repeated, len(dataset.test())))
+        if filters is not None:
             describe_filters(args.name, store_own_filters(dataset, filters, args.neighbors, force=True))
-    elif args.filters:
+    if args.filters and filters is None:
         add_filters(args.name, args)
 
 
 def add_filters(name: str, args: argparse.Namespace) -> None:
     """Make filters by name, or of one's own, for a dataset."""
     if args.attributes:
-        names = add_own_filters(name, filter_files(args), args.neighbors, args.force)
+        files = FilterFiles(args.attributes, Path(args.filters))
+        names = add_own_filters(name, files, args.neighbors, args.force)
     else:
         names = prepare_filters(name, args.filters.split(","), args.neighbors, args.force)
     describe_filters(canonical_name(name), names)
-
-
-def find_filtered_truth(args: argparse.Namespace) -> None:
-    """Find more neighbours under filters."""
-    names = prepare_filters(args.ground_truth, args.filters.split(","), args.neighbors, args.force)
-    for name in names:
-        path = truth_file(canonical_name(args.ground_truth), name)
-        print(f"{path} has the nearest rows of each query under its filter")
-
-
-def filter_files(args: argparse.Namespace) -> FilterFiles:
-    """Return the files that the options name."""
-    return FilterFiles(args.attributes, Path(args.filters))
 
 
 def describe_filters(name: str, filters: list[str]) -> None:
@@ -230,11 +214,6 @@ def describe_filters(name: str, filters: list[str]) -> None:
                 f" {len(set(found.filters)):,} distinct filters{short}"
             )
     print(f"use run.py --dataset {name} --filter {','.join(filters)}")
-
-
-def own_vectors(args: argparse.Namespace) -> OwnVectors:
-    """Return the files that the options name."""
-    return OwnVectors(args.train, args.distance, args.test, args.queries, args.seed)
 
 
 def get(name: str, connections: int, force: bool) -> None:

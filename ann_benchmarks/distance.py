@@ -156,7 +156,7 @@ def _gather(data: Any, rows: np.ndarray) -> np.ndarray:
     return np.asarray(data[rows])
 
 
-# Sets that share nothing are no answer to each other; every other distance is one.
+# Sets that share nothing do not answer each other; every other distance counts.
 metrics: dict[str, Distance] = {
     name: Distance(
         partial(compute_distance, name),

@@ -327,7 +327,7 @@ def test_the_contact_alone_may_be_private(results):
         (["--bundle", "out", "-o", "x"], "leave out -o, or --bundle"),
         (["--bundle", "out", "--contact", "a\nb"], "one printable line"),
         (["--bundle", "out", "--division", "closed"], "invalid choice: 'closed'"),
-        (["--bundle", ""], "is no path"),
+        (["--bundle", ""], "must be the path of a file"),
         (["--bundle", "out", "--algorithm", "nothing"], "there are no results of 'nothing'"),
     ],
 )

@@ -84,7 +84,7 @@ def test_the_same_command_resumes_after_a_kill(folder: Path):
         (["--lists", "some", "-o", "x.npy"], "'some' is not a whole number of at least 1"),
         (["--lists", "40", "--device", "gpu", "-o", "x.npy"], "needs PyTorch, which is missing"),
         (["--lists", "40", "--seed", "-1", "-o", "x.npy"], "'-1' is not a whole number of at least 0"),
-        (["--lists", "40", "--memory", "much", "-o", "x.npy"], "'much' is no size"),
+        (["--lists", "40", "--memory", "much", "-o", "x.npy"], "'much' must be a size"),
         (["--lists", "40", "-o", "there.npy"], "there.npy exists already; --force replaces it"),
         (["--lists", "40", "-o", "there.npy/x.npy"], "there.npy"),
     ],

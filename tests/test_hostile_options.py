@@ -71,7 +71,7 @@ def test_names(text: str) -> None:
         ("plot", ["--dataset", "tiny", "-o", "a" * 300], "it has 300 bytes, more than 255"),
         ("create_dataset", ["--dataset", "a" * 300], "it has 300 bytes, more than 200"),
         ("run", ["--experiment", "a" * 300], "it has 300 bytes, more than 255"),
-        ("run", ["--memory", DIGITS], "is no size: give such as 512m or 8g"),
+        ("run", ["--memory", DIGITS], "must be a size, such as 512m or 8g"),
         (
             "run",
             ["--local", "--clients", "2000000000"],
@@ -98,7 +98,11 @@ def test_names(text: str) -> None:
             ],
             "cannot read pipe.parquet: it must be a regular file, but is a pipe",
         ),
-        ("create_dataset", [*ALL, "--attributes", "x.parquet", "--filters", "pipe.yml"], "pipe.yml: cannot "),
+        (
+            "create_dataset",
+            [*ALL, "--queries", "5", "--attributes", "x.parquet", "--filters", "pipe.yml"],
+            "pipe.yml: cannot ",
+        ),
         ("create_dataset", ["--convert", "pipe.npy", "--output", "x.npy"], "cannot read pipe.npy: it must"),
         (
             "run",

@@ -452,8 +452,8 @@ def test_an_algorithm_that_does_not_say_what_to_search_is_told_so(workspace: Wor
         (["--target-recall", "0.9", "--batch"], "--warmup and --target-recall cannot be had with --batch"),
         (["--target-recall", "0.9", "--build-only"], "--build-only measures nothing: leave --target-recall"),
         ([*CLIENTS, "--build-only"], "--build-only measures nothing: leave --clients out"),
-        (["--target-recall", "95"], "'95' is no recall: give a number above 0 and up to 1"),
-        (["--target-recall", "0"], "'0' is no recall"),
+        (["--target-recall", "95"], "'95' must be a recall: give a number above 0 and up to 1"),
+        (["--target-recall", "0"], "'0' must be a recall"),
     ],
 )  # fmt: skip
 def test_options_that_make_no_sense_are_one_line(options: list[str], message: str, capsys: Any):

@@ -316,7 +316,7 @@ def test_a_file_is_converted(own: None) -> None:
     [
         (("--dataset", "sift"), "unknown dataset 'sift'"),
         (("--name", "x", "--train", "q.fbin", "--distance", "cosine"), "unknown metric 'cosine'"),
-        (("--name", "x", "--train", "none.npy", "--distance", "ip"), "there is no file none.npy"),
+        (("--name", "x", "--train", "none.npy", "--distance", "ip"), "the file none.npy does not exist"),
         (("--convert", "q.fbin"), "--convert FILE needs --output"),
         (("--convert", "q.fbin", "--output", "q.bin"), "must end in .npy"),
         (("--verify", "deep10m"), "are not there; get them by: python create_dataset.py --dataset deep10m"),

@@ -190,7 +190,7 @@ tables:
         ("source: me", "source: me\nsource: you", 3, "the key 'source' stands here a second time"),
         ("{cpu: x}", "x", 3, "expected names with values here, found 'x'"),
         ("1/s}", "1}", 9, "'qps' must be a text, not 1"),
-        ("    rows:", "    curves: dsk\n    rows:", 10, "there is no column 'dsk'; did you mean 'disk'"),
+        ("    rows:", "    curves: dsk\n    rows:", 10, "unknown column 'dsk'; did you mean 'disk'"),
         ("    rows:", "    parts: [{dsk: a, rows: [[1]]}]\n    rows:", 8, "needs either rows or parts"),
         ("      - [a, 1]\n      - [b, 2]\n", "      []\n", 10, r"'rows' must not be empty"),
         ("[b, 2]", "[b, 2", 13, "not valid YAML"),
@@ -219,7 +219,7 @@ def test_what_is_no_file_of_figures_is_one_line(content, tmp_path):
 @pytest.mark.parametrize(
     ("part", "message"),
     [
-        ("{dsk: a, rows: [[1]]}", "there is no column 'dsk'; did you mean 'disk'"),
+        ("{dsk: a, rows: [[1]]}", "unknown column 'dsk'; did you mean 'disk'"),
         ("{disk: a}", "the part has no 'rows'"),
         ("{disk: a, rows: [[1, 2]]}", "the row has 2 cells for 1 columns: qps"),
     ],

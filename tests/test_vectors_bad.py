@@ -190,7 +190,7 @@ WRONG: dict[str, tuple[Callable[[], Path | str], str]] = {
         lambda: write_npy(NPY, V * (np.arange(1000) != 3)[:, None]),
         r"v\.npy row 3 \(from 0\) is all zeros",
     ),
-    "no file": (lambda: "none.npy", r"there is no file none\.npy; give"),
+    "no file": (lambda: "none.npy", r"the file none\.npy does not exist; give"),
     "no format": (lambda: cut(write_npy(Path("v.txt"), V), 5), r"v\.txt must have a known format; give"),
 }
 
@@ -334,7 +334,7 @@ WRONG_TRUTH: dict[str, tuple[Callable[[], Path], str]] = {
         lambda: parquet_truth([[1, 2], [3]]),
         r"t\.parquet:neighbors_id row 1 \(from 0\) has 1 numbers where row 0 has 2",
     ),
-    "no file": (lambda: Path("none.bin"), r"there is no file none\.bin"),
+    "no file": (lambda: Path("none.bin"), r"the file none\.bin does not exist"),
 }
 
 

@@ -26,7 +26,7 @@ def _report_uncaught(kind, error, trace):  # type: ignore[no-untyped-def]  # wit
 
         report_end(error)
     except BaseException as failure:
-        if failure is error:  # which is no shortage
+        if failure is error:  # it is not a shortage
             sys.__excepthook__(kind, error, trace)
         else:
             sys.stderr.write(f"error: {kind.__name__}: out of memory; raise its limit (ulimit -v)\n")

@@ -43,7 +43,7 @@ def share(kind: str, with_zero: bool) -> Callable[[str], float]:
         value = read_number(text)
         if value is None or not 0 <= value <= 1 or (value == 0 and not with_zero):
             least = "a number from 0 to 1" if with_zero else "a number above 0 and up to 1"
-            raise UserError(f"'{shown(text)}' is no {kind}: give {least}")
+            raise UserError(f"'{shown(text)}' must be a {kind}: give {least}")
         return value
 
     return read_by(parse)

@@ -232,7 +232,7 @@ def _raise_ended(number: int, frame: Any) -> None:
 
 
 def report_end(error: BaseException) -> int:
-    """Say on one line why a command ends, and return its exit status; what is no user's mistake is raised."""
+    """Say on one line why a command ends, and return its exit status; others than user errors are raised."""
     if isinstance(error, KeyboardInterrupt):
         number = getattr(error, "number", signal.SIGINT)
         word = "interrupted" if number == signal.SIGINT else "terminated"

@@ -23,7 +23,7 @@ _PAGE = "docs/load.md#clients-on-other-machines"
 
 @contextmanager
 def connected(scheduler: str) -> Iterator[Any]:
-    """Give a client of the scheduler at this address, which has a worker; UserError where there is none."""
+    """Give a client of the scheduler at this address, with a worker at least; UserError without any."""
     _knock(scheduler)
     import dask
     from distributed import Client
@@ -96,7 +96,7 @@ def _place(scheduler: str) -> SplitResult:
 
 
 def _beyond_loopback(place: SplitResult) -> str | None:
-    """Return an address of no loopback interface at which the scheduler listens, None where there is none."""
+    """Return an address beyond the loopback interface at which the scheduler listens; None without any."""
     assert place.hostname and place.port
     for host in (place.hostname, *_own_addresses()):
         try:
@@ -134,7 +134,9 @@ def _check_security(scheduler: str) -> None:
     if is_encrypted and security["ssl_context"] is None:
         raise UserError(f"{scheduler} needs certificates: name Dask's configuration in DASK_CONFIG ({_PAGE})")
     if security["require_encryption"] and not is_encrypted:
-        raise UserError(f"Dask's configuration requires TLS, which {scheduler} has not: give tls://HOST:PORT")
+        raise UserError(
+            f"Dask's configuration requires TLS, and {scheduler} is without: give tls://HOST:PORT"
+        )
 
 
 def _unreachable(scheduler: str, error: Exception) -> UserError:

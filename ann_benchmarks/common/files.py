@@ -209,7 +209,7 @@ def require_file(path: Path, advice: str) -> None:
     try:
         regular(path)
     except FileNotFoundError:
-        raise UserError(f"there is no file {path}; {advice}") from None
+        raise UserError(f"the file {path} does not exist; {advice}") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"cannot read {path}: {reason}; {advice}") from None

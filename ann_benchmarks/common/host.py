@@ -24,7 +24,7 @@ _PROCESS_LIMITS = (
     Path("/proc/sys/kernel/threads-max"),
     Path("/sys/fs/cgroup/pids.max"),
 )
-_FILES = 65536  # that a process may have open
+_FILES = 65536  # a process may have so many open
 
 
 @cache
@@ -80,7 +80,7 @@ def most_processes() -> int:
         with suppress(OSError, ValueError):  # absent, or "max"
             limits.append(int(file.read_text()))
     own = resource.getrlimit(resource.RLIMIT_NPROC)[0]
-    if own != resource.RLIM_INFINITY and os.geteuid() != 0:  # which does not hold for root
+    if own != resource.RLIM_INFINITY and os.geteuid() != 0:  # root has no such limit
         limits.append(own)
     return min(limits, default=sys.maxsize)
 

@@ -40,10 +40,10 @@ def checked_name(name: str, kind: str, longest: int = LONGEST_NAME) -> str:
 def path_text(text: str) -> str:
     """Return a path, or a pattern of paths, as it is written; UserError if no file can have it."""
     if not text or "\0" in text:
-        raise UserError(f"'{shown(text)}' is no path")
+        raise UserError(f"'{shown(text)}' must be the path of a file")
     longest = max(text.split("/"), key=len)
     if problem := too_long(longest, LONGEST_FOLDER) or too_long(text, _LONGEST_PATH):
-        raise UserError(f"'{shown(text)}' is no path: it {problem}")
+        raise UserError(f"'{shown(text)}' cannot be a path: it {problem}")
     return text
 
 

@@ -109,7 +109,7 @@ class SparseQuery:
 
 
 def _sums(row: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
-    """Add up the values of each row, (count,) float64, also where there is none."""
+    """Add up the values of each row, (count,) float64, also of a row without any."""
     return np.bincount(row, values, count).astype(np.float64, copy=False)
 
 

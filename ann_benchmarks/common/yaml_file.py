@@ -37,7 +37,7 @@ class YamlFile:
     """A file's `content`; `where` is the keys and places in lists that lead to a part of it."""
 
     def __init__(self, path: Path, expected: str) -> None:
-        """Read it; UserError if it cannot be read, is no YAML within the bounds, or is empty."""
+        """Read it; UserError if it cannot be read, is empty, or is not YAML within the bounds."""
         self.path = path
         self._root, self.content = _compose(path)
         if self.content is None:
@@ -50,7 +50,7 @@ class YamlFile:
     def mapping(
         self, where: Where, value: Any, what: str, known: Sequence[str] = (), required: Sequence[str] = ()
     ) -> None:
-        """Refuse what is no mapping, has keys other than the known ones, or lacks a required one."""
+        """Refuse what is not a mapping, has keys other than the known ones, or lacks a required one."""
         if not isinstance(value, dict):
             self.fail(where, f"expected {what} here, found {value!r:.40}")
         for key in value:
@@ -71,11 +71,11 @@ class YamlFile:
     def member(self, where: Where, value: Any, what: str, known: Collection[str]) -> None:
         """Refuse what is not one of the known words."""
         if not isinstance(value, str) or value not in known:
-            self.fail(where, f"there is no {what} '{shown(value)}'; {closest(value, known)}")
+            self.fail(where, f"unknown {what} '{shown(value)}'; {closest(value, known)}")
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a finite number; true and false are none."""
+    """Whether a value is a finite number; true and false are not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -96,7 +96,7 @@ def _line(node: Any, where: Where) -> int:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file of settings; UserError where it is none, or too large."""
+    """Return the text of a file of settings; UserError for other content, or too much."""
     try:
         return read_regular(path, MOST_BYTES).decode()
     except OSError as error:
@@ -165,7 +165,7 @@ def _check_size(text: str, fail: Fail) -> None:
 
 
 def _check_nodes(root: Any, loader: Any, fail: Fail) -> None:
-    """Refuse keys that are no text or stand twice, and values that are not JSON's or cannot be built."""
+    """Refuse keys that are not texts or stand twice, and values that are not JSON's or cannot be built."""
     pending, seen = [(root, "")], set()
     while pending:
         node, of = pending.pop()  # `of` names the key that a value belongs to
@@ -195,7 +195,7 @@ def _check_keys(mapping: yaml.MappingNode, of: str, fail: Fail) -> None:
         if not isinstance(key, yaml.ScalarNode):
             fail(f"{of}a mapping or a list cannot be a key: write a text", line)
         if key.tag != f"{_PREFIX}str" and not _is_merge(key):
-            fail(f"{of}the key '{shown(word)}' is no text: put it in quotes", line)
+            fail(f"{of}the key '{shown(word)}' must be a text: put it in quotes", line)
         if "\0" in word:
             fail(f"{of}the key '{shown(word)}' has a zero byte", line)
         if word in words:
@@ -217,7 +217,7 @@ def _problem(node: yaml.ScalarNode, kind: str, loader: Any) -> str | None:
             raise ValueError
         value = loader.construct_object(node)
     except (ValueError, LookupError, ArithmeticError, TypeError):
-        return f"is no {what}: correct it, or put it in quotes"
+        return f"must be a {what}: correct it, or put it in quotes"
     if kind == "int" and value not in _WHOLE_NUMBERS:
         return "is a number beyond 64 bits: put it in quotes"
     return None

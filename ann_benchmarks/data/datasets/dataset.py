@@ -33,31 +33,24 @@ class Dataset(ABC):
     """Training vectors, queries and true neighbours; also indexed as ann-benchmarks' HDF5 file is.
 
     `attrs` holds distance, dimension, point_type ("float", "bit" or "sparse") and type: "dense"; "sparse",
-    which are lists of sets of integers; or "csr", which are sparse vectors (SparseRows, SparseVectors).
+    lists of sets of integers; or "csr", sparse vectors (SparseRows, SparseVectors).
     """
 
     name: str
     data: Path  # the folder in which datasets lie
     attrs: dict[str, Any]
+    rows: int  # of the training vectors
+    train_files: list[Path]  # the training vectors are read from these
+    has_published_truth: bool  # whether true neighbours came with the data
     _source: tuple[Callable[..., "Dataset"], tuple[Any, ...]]  # opens it on another machine; it pickles
     _known_truth: TrueNeighbors | None = None  # once it is checked
     _known_depth = 0
-
-    @property
-    @abstractmethod
-    def rows(self) -> int:
-        """The number of training vectors."""
 
     @property
     def row_values(self) -> int:
         """How many numbers of 4 bytes a row takes: the dimension, or a 32nd of it where that counts bits."""
         dimension = int(self.attrs["dimension"])
         return -(-dimension // 32) if self.attrs["distance"] in BIT_METRICS else dimension
-
-    @property
-    @abstractmethod
-    def train_files(self) -> list[Path]:
-        """The files that the training vectors are read from."""
 
     @property
     def files(self) -> list[Path]:
@@ -79,11 +72,6 @@ class Dataset(ABC):
     @abstractmethod
     def published_truth(self) -> TrueNeighbors | None:
         """The true neighbours that came with the data, perhaps without distances; None if none came."""
-
-    @property
-    @abstractmethod
-    def has_published_truth(self) -> bool:
-        """Whether true neighbours came with the data."""
 
     @abstractmethod
     def close(self) -> None:
@@ -130,7 +118,7 @@ class Dataset(ABC):
         They are checked when the dataset is first opened and whenever a file of it has changed, with the
         distance of neighbour number `depth` of each query; what followed another convention, or had no
         distances, is kept as this project has it. With the name of a filter set, those under the filters.
-        Raises UserError when there are none, or they are not those of the vectors.
+        Raises UserError when they are missing, or are not those of the vectors.
         """
         if filter:
             return self._filters(filter)[1]
@@ -140,7 +128,7 @@ class Dataset(ABC):
         return self._known_truth
 
     def stored_truth(self) -> TrueNeighbors:
-        """The true neighbours as they are in their file, perhaps wrong; UserError when there are none."""
+        """The true neighbours as they are in their file, perhaps wrong; UserError when they are missing."""
         path = truth_path(self.name, self.data)
         found = read_truth(path, self.mark()) if path.exists() else self.published_truth()
         if found is None:

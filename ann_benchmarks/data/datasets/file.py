@@ -32,15 +32,14 @@ def open_dataset_file(path: Path, distance: str, recompute_distances: bool = Fal
 class HDF5Dataset(Dataset):
     """An open dataset in one file, as ann-benchmarks has it.
 
-    Raises UserError when the file is damaged or is no dataset of this kind. `attrs` is supplied where an old
+    Raises UserError when the file is damaged or of another kind. `attrs` is supplied where an old
     file lacks some of it, and holds whatever else the file says; `distance` is that of a file without one.
     `recompute_distances`: those in the file are of another kind than ann-benchmarks'.
     """
 
     def __init__(self, path: Path, distance: str = "", recompute_distances: bool = False) -> None:
-        self.path = path
         self._has_distances = not recompute_distances
-        self.name, self.data = path.stem, path.parent
+        self.path, self.name, self.data, self.train_files = path, path.stem, path.parent, [path]
         # An old file lacks the metric, which changes no row.
         self._source = HDF5Dataset, (path.absolute(), "angular")
         try:
@@ -58,6 +57,8 @@ class HDF5Dataset(Dataset):
         except DAMAGE as error:
             self.close()
             raise _damaged(path, reason_of(error)) from None
+        self.rows = len(self._file["size_train" if self.attrs["type"] == "sparse" else "train"])
+        self.has_published_truth = "neighbors" in self._file
 
     def __getitem__(self, key: str) -> Any:
         return super().__getitem__(key) if key in ("neighbors", "distances") else self._file[key]
@@ -70,21 +71,11 @@ class HDF5Dataset(Dataset):
         self._file.close()
 
     @property
-    def rows(self) -> int:
-        """How many training vectors or sets there are."""
-        return len(self["size_train" if self.attrs["type"] == "sparse" else "train"])
-
-    @property
     def row_values(self) -> int:
         """As for every dataset; sets take a bit for each item that there is."""
         if self.attrs["type"] == "sparse":
             return -(-len(np.unique(self._read("train"))) // 32)
         return super().row_values
-
-    @property
-    def train_files(self) -> list[Path]:
-        """The one file."""
-        return [self.path]
 
     def train_rows(self) -> Rows:
         """The training rows as they lie in the file."""
@@ -109,11 +100,6 @@ class HDF5Dataset(Dataset):
         distances = self._read("distances") if has_distances else None
         return TrueNeighbors(self._read("neighbors"), distances, self.name)
 
-    @property
-    def has_published_truth(self) -> bool:
-        """Whether the file has neighbours."""
-        return "neighbors" in self
-
     def _sets(self, key: str) -> list[np.ndarray]:
         return np.split(self._read(key), np.cumsum(self._read(f"size_{key}"))[:-1])
 
@@ -129,7 +115,7 @@ class SparseDataset(Dataset):
     """An open dataset of sparse vectors. Raises UserError when the file is damaged."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.name, self.data = path, path.stem, path.parent
+        self.name, self.data, self.train_files = path.stem, path.parent, [path]
         self._source = SparseDataset, (path.absolute(),)
         try:
             with open_hdf5_file(path) as file:
@@ -146,25 +132,16 @@ class SparseDataset(Dataset):
         self._train, self._test = (
             open_sparse_hdf5(path, group, dimension) for group in (CSR_TRAIN, CSR_TEST)
         )
+        self.rows, self.has_published_truth = len(self._train), len(self._truth) == 2
         shapes = {array.shape for array in self._truth}
         if len(shapes) > 1 or any(rows != len(self._test) for rows, _ in shapes):
             found = " and ".join(f"{rows} × {count}" for rows, count in sorted(shapes))
             raise _damaged(path, f"{len(self._test)} queries, but neighbours and distances {found}")
 
     @property
-    def rows(self) -> int:
-        """How many vectors there are."""
-        return len(self._train)
-
-    @property
     def row_values(self) -> int:
         """How many numbers of 4 bytes a row takes on average: two for each value that is not 0."""
         return round(2 * int(self._train.indptr[-1]) / max(1, self.rows))
-
-    @property
-    def train_files(self) -> list[Path]:
-        """The one file."""
-        return [self.path]
 
     def train_rows(self) -> Any:
         """The vectors as they lie in the file: SparseRows."""
@@ -181,11 +158,6 @@ class SparseDataset(Dataset):
     def published_truth(self) -> TrueNeighbors | None:
         """The neighbours and distances in the file."""
         return TrueNeighbors(self._truth[0], self._truth[1], self.name) if self.has_published_truth else None
-
-    @property
-    def has_published_truth(self) -> bool:
-        """Whether the file has neighbours and their distances."""
-        return len(self._truth) == 2
 
     def close(self) -> None:
         """Close the files."""

@@ -136,10 +136,8 @@ class PartsDataset(Dataset):
     def __init__(self, parts: Parts, data: Path, train_files: list[Path] | None = None) -> None:
         self.parts, self.name, self.data = parts, parts.name, data
         self._source = PartsDataset, (parts, data.absolute())
-        self._train_files = train_files or parts.train_files(data)
-        train = (
-            open_parts(self._train_files) if len(self._train_files) > 1 else open_rows(self._train_files[0])
-        )
+        self.train_files = train_files or parts.train_files(data)
+        train = open_parts(self.train_files) if len(self.train_files) > 1 else open_rows(self.train_files[0])
         if parts.rows is not None and len(train) != parts.rows:
             if len(train) < parts.rows:
                 raise UserError(
@@ -161,22 +159,13 @@ class PartsDataset(Dataset):
             if rows.shape[1] != expected:
                 raise UserError(f"{rows.label} has {rows.shape[1]} dimensions where {expected} were expected")
         self._train, self._test = checked(train, parts.distance), checked(test, parts.distance)
+        self.rows, self.has_published_truth = len(train), bool(parts.neighbors)
         self.attrs = {
             "distance": parts.distance,
             "dimension": expected,
             "point_type": "bit" if train.dtype == np.bool_ else "float",
             "type": "dense",
         }
-
-    @property
-    def rows(self) -> int:
-        """How many vectors there are."""
-        return len(self._train)
-
-    @property
-    def train_files(self) -> list[Path]:
-        """The files that the vectors are read from."""
-        return self._train_files
 
     @property
     def files(self) -> list[Path]:
@@ -231,11 +220,6 @@ class PartsDataset(Dataset):
             if not part.exists():
                 raise UserError(f"{part} has the ids of the rows, but is missing; fetch it again")
         return parquet_ids(originals)
-
-    @property
-    def has_published_truth(self) -> bool:
-        """Whether there is a file of neighbours."""
-        return bool(self.parts.neighbors)
 
     def close(self) -> None:
         """Close the files."""

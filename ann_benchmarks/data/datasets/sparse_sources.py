@@ -52,7 +52,7 @@ def opened_sparse(path: Path, folder: Path) -> Iterator[SparseRows]:
         yield open_sparse(path)
         return
     if not path.is_file():
-        raise UserError(f"there is no file {path}; give the path of a .csr, .csr.gz or .npz file")
+        raise UserError(f"the file {path} does not exist; give the path of a .csr, .csr.gz or .npz file")
     target = folder / path.name.removesuffix(".gz")
     with scratch_path(target) as unpacked:
         with disk_errors(target):

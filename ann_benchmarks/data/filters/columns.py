@@ -55,7 +55,7 @@ def value_list(place: Path) -> list[Any]:
     if path.suffix == ".npy":
         with reading(path):
             array = np.load(regular(path), allow_pickle=False)
-            if array.dtype.kind == "M":  # as integers, times would keep their own unit
+            if array.dtype.kind == "M":  # integers of it would have its own unit
                 return list(array.astype("datetime64[us]"))
             return list(array.tolist())
     if path.suffix != ".parquet":
@@ -124,9 +124,7 @@ def _whole_numbers(path: Path, name: str, column: Any, kind: pa.DataType) -> np.
     try:
         numbers: np.ndarray = column.cast(kind).to_numpy()
     except pa.ArrowInvalid:
-        raise UserError(
-            f"{path}:{name} has numbers beyond {kind.bit_width} bits, which an attribute has"
-        ) from None
+        raise UserError(f"{path}:{name} must have whole numbers of {kind.bit_width} bits at most") from None
     return numbers
 
 

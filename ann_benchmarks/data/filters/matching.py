@@ -71,7 +71,7 @@ class _Values:
         return rows
 
     def _bounds(self, ranges: list[Predicate]) -> tuple[int | None, int | None]:
-        """Return the lowest and the highest number that passes; None where there is no bound."""
+        """Return the lowest and the highest number that passes; None where it is unbounded."""
         lowest, highest = [], []
         for predicate in ranges:
             # A text's number is its place among the texts: one that is absent lies between two of them.
@@ -154,7 +154,7 @@ def _common(lists: list[np.ndarray]) -> np.ndarray:
 def passing(attributes: RowAttributes, filters: Sequence[Filter], rows: np.ndarray) -> np.ndarray:
     """Return whether each of some rows, (filters, n) int64, passes the filter of its line: (filters, n) bool.
 
-    All filters have one shape. NO_ROW passes: where there is no row, none is wrong.
+    All filters have one shape. NO_ROW passes: a missing row is not a wrong one.
     """
     held = rows == NO_ROW
     if not len(filters) or not rows.shape[1]:

@@ -150,7 +150,7 @@ def _single(file: YamlFile, where: tuple[str | int, ...], value: Any, kind: str)
 def _microseconds(value: Any) -> Any:
     """Turn a time into microseconds since 1970 UTC; without a zone it is UTC. Else return what it was.
 
-    A number is none: nothing says of what unit it would be.
+    A number does not count: nothing says what unit it would have.
     """
     if isinstance(value, str):
         try:

@@ -28,10 +28,10 @@ from ..vectors.rows import Rows
 from .filter import Filter, RowAttributes
 from .matching import Matcher
 
-SPAN = 2**22  # rows of which all groups are searched before the next
-SPAN_BYTES = 2**28  # of vectors that have to be read into memory
+SPAN = 2**22  # rows that all groups search before the next
+SPAN_BYTES = 2**28  # of a span of vectors that is read into memory
 MANY_PAIRS = 2**23  # of rows and queries: such a group takes all cores
-FEW_PAIRS = 2**12  # of which float64 distances alone are quicker than bounds before them
+FEW_PAIRS = 2**12  # for fewer, float64 distances alone are quicker than bounds before them
 
 
 class FilterGroup(NamedTuple):
