@@ -410,7 +410,10 @@ BAD_COLUMNS = {
     ),
     "null label": ({"price": pa.array([[1], [None]] + [[0]] * (ROWS - 2))}, r"row 1 \(from 0\) holds null"),
     "floats": ({"price": pa.array(np.ones(ROWS))}, "price holds double; an attribute has whole numbers"),
-    "too large": ({"price": pa.array(np.full(ROWS, 2**63, np.uint64))}, "must have whole numbers of 64 bits at most"),
+    "too large": (
+        {"price": pa.array(np.full(ROWS, 2**63, np.uint64))},
+        "must have whole numbers of 64 bits at most",
+    ),
 }
 
 
