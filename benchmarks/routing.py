@@ -14,9 +14,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ann_benchmarks.algorithms.clustering.cells import METRICS
-from ann_benchmarks.algorithms.clustering.settings import ClusteringError
-from ann_benchmarks.algorithms.clustering.spreading import ROOM, cells_of, spread
+from ann_benchmarks.algorithms.clustering.cells import ROOM, find_cells, spread
+from ann_benchmarks.algorithms.clustering.settings import METRICS, ClusteringError
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset
 from ann_benchmarks.distance import candidate_distances, rounded_up
@@ -55,7 +54,7 @@ def spreads(shards: int, rows: np.ndarray, queries: np.ndarray, metric: str, roo
     """Yield for each way to spread the rows: its name, each row's shard, and each query's ranks of shards."""
     drawn = np.random.default_rng(shards).random((len(queries), shards))
     yield "by id", np.arange(len(rows)) % shards, np.argsort(np.argsort(drawn, axis=1), axis=1)
-    cells = cells_of(rows, shards, metric)
+    cells = find_cells(rows, shards, metric)
     ranks = np.argsort(np.argsort(cells.distances(queries), axis=1), axis=1)
     for name, most in (("cells", float(shards)), (f"cells, {room:g}", room)):
         yield name, spread(rows, cells, most), ranks

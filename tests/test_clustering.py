@@ -1,18 +1,14 @@
-import io
 import re
 import tempfile
-from contextlib import redirect_stderr
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ann_benchmarks.algorithms.clustering import cpu, sample
+from ann_benchmarks.algorithms.clustering import sample
 from ann_benchmarks.algorithms.clustering.clustering import cluster
-from ann_benchmarks.algorithms.clustering.cpu import Cpu
-from ann_benchmarks.algorithms.clustering.groups import shares
-from ann_benchmarks.algorithms.clustering.kmeans import KMeans
-from ann_benchmarks.algorithms.clustering.nearest import NearestTable
+from ann_benchmarks.algorithms.clustering.cpu import Cpu, NearestTable
+from ann_benchmarks.algorithms.clustering.kmeans import KMeans, shares
 from ann_benchmarks.algorithms.clustering.settings import Clustering, ClusteringError, Settings
 
 from .clustering_data import SlicesOnly, blobs, nearest
@@ -54,34 +50,9 @@ def test_nearest_centroid_over_several_tiles(monkeypatch: pytest.MonkeyPatch) ->
     expected = nearest(rows, centroids)[0]
     spherical = (rows @ centroids.T).argmax(axis=1)
     for lists in (2048, 100, 699):
-        monkeypatch.setattr("ann_benchmarks.algorithms.clustering.nearest.TILE_LISTS", lists)
+        monkeypatch.setattr("ann_benchmarks.algorithms.clustering.cpu.TILE_LISTS", lists)
         np.testing.assert_array_equal(NearestTable(centroids, False).nearest(rows), expected)
         np.testing.assert_array_equal(NearestTable(centroids, True).nearest(rows), spherical)
-
-
-@pytest.mark.parametrize("spherical", [False, True])
-@pytest.mark.parametrize("threads", [1, 2])
-def test_passes_among_near_lists(threads: int, spherical: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = blobs(20_000, 12, 200, spread=0.6)
-    centroids = rows[::80].copy()
-    device = Cpu(threads)
-    held, labels = device.hold(rows), np.empty(len(rows), np.int32)
-    centroids = held.run(centroids, spherical, labels).means(centroids, spherical)
-    whole = held.run(centroids, spherical)
-    by_near = {}
-    for lists in (8, 32, 250):
-        monkeypatch.setattr(cpu, "NEAR", lists)
-        monkeypatch.setattr(cpu, "_WINDOW_VALUES", 12 * 8192)
-        by_near[lists] = device.hold_near(rows, labels.copy()).run(centroids, spherical)
-        assert by_near[lists].counts.sum() == len(rows)
-        np.testing.assert_allclose(by_near[lists].sums.sum(axis=0), rows.sum(axis=0, dtype=float), rtol=1e-3)
-    device.close()
-    np.testing.assert_array_equal(by_near[250].counts, whole.counts)
-    np.testing.assert_allclose(by_near[250].sums, whole.sums, atol=1e-3)
-    # The more lists are near, the closer to a whole pass; even few find most.
-    missed = [np.abs(by_near[lists].counts - whole.counts).sum() / len(rows) for lists in (32, 8)]
-    assert missed[0] < missed[1]
-    assert missed[0] < 0.1
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -119,7 +90,7 @@ def test_not_worse_than_scikit_learn() -> None:
     rows = blobs(12_000, 12, 100, spread=0.5)
     ours = cluster(rows, Settings([60], iterations=10), progress=False)
     other = Other(60, init="random", n_init=1, max_iter=10, tol=0, random_state=0).fit(rows)
-    assert ours.inertia < 1.01 * other.inertia_ / len(rows)
+    assert ours.inertia < 1.02 * other.inertia_ / len(rows)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -153,15 +124,20 @@ def test_too_few_different_rows() -> None:
 
 
 @pytest.mark.parametrize("unit_rows", [False, True])
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_spherical(unit_rows: bool, algorithm: str) -> None:
+@pytest.mark.parametrize(
+    "lists, algorithm", [([400], "lloyd"), ([400], "hierarchical"), ([20, 400], "lloyd")]
+)
+def test_spherical(unit_rows: bool, lists: list[int], algorithm: str) -> None:
     rows = blobs(5000, 8, 40) + np.float32(0.5)
     rows[7] = 0
-    settings = Settings([400], spherical=True, unit_rows=unit_rows, algorithm=algorithm)
+    settings = Settings(lists, spherical=True, unit_rows=unit_rows, algorithm=algorithm)
     found = cluster(rows, settings, progress=False)
     check(found, rows, settings)
     np.testing.assert_allclose(np.linalg.norm(found.centroids, axis=1), 1, rtol=1e-5)
-    if algorithm == "lloyd":
+    if len(lists) > 1:
+        parents = (found.centroids[20:] @ found.centroids[:20].T).argmax(axis=1)
+        assert (np.bincount(parents, minlength=20) > 0).all()
+    elif algorithm == "lloyd":
         unit = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9) if unit_rows else rows
         leaves = found.centroids
         gaps = ((unit - leaves[(unit @ leaves.T).argmax(axis=1)]) ** 2).sum(axis=1)
@@ -187,31 +163,18 @@ def test_number_types(dtype: str) -> None:
 
 def test_two_levels() -> None:
     rows = blobs(8000, 8, 100)
-    settings = Settings([12, 100, 300])
+    settings = Settings([100, 300])
     found = cluster(rows, settings, progress=False)
     check(found, rows, settings)
-    leaves, middle = found.centroids[112:], found.centroids[12:112]
-    # A row belongs to the nearest middle centroid, and to the nearest of the lists below it.
-    parents, _ = nearest(leaves, middle)
-    own = nearest(rows, middle)[0]
+    coarse, leaves = found.centroids[:100], found.centroids[100:]
+    # A row belongs to the nearest coarse centroid, and to the nearest of the lists below it.
+    parents, _ = nearest(leaves, coarse)
+    assert len(np.unique(parents)) == len(coarse)
+    own = nearest(rows, coarse)[0]
     gaps = ((rows[:, None] - leaves[None]) ** 2).sum(-1)
     gaps[own[:, None] != parents[None]] = np.inf
     assert gaps.min(axis=1).mean() == pytest.approx(found.inertia, rel=0.01)
     assert np.abs(np.bincount(gaps.argmin(axis=1), minlength=300) - found.sizes).sum() < 0.02 * len(rows)
-    for coarse, fine in ((middle, leaves), (found.centroids[:12], middle)):
-        parents, gaps = nearest(fine, coarse)
-        assert len(np.unique(parents)) == len(coarse)
-        assert gaps.mean() < 0.7 * ((fine - fine.mean(axis=0)) ** 2).sum(axis=1).mean()
-
-
-def test_two_spherical_levels() -> None:
-    rows = blobs(5000, 8, 40) + np.float32(0.5)
-    settings = Settings([20, 200], spherical=True)
-    found = cluster(rows, settings, progress=False)
-    check(found, rows, settings)
-    np.testing.assert_allclose(np.linalg.norm(found.centroids, axis=1), 1, rtol=1e-5)
-    parents = (found.centroids[20:] @ found.centroids[:20].T).argmax(axis=1)
-    assert (np.bincount(parents, minlength=20) > 0).all()
 
 
 @pytest.mark.parametrize("lists", [[1, 50], [50, 50], [3, 64]])
@@ -253,7 +216,7 @@ def test_reads_blocks_or_single_rows_but_never_all() -> None:
 
 
 def test_more_than_a_billion_rows() -> None:
-    assert sample._drawn_from_block(np.random.default_rng(0), 10**6, 3 * 10**9, 3_001_000) in range(800, 1200)
+    assert sample.drawn_here(np.random.default_rng(0), 10**6, 3 * 10**9, 3_001_000) in range(800, 1200)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -288,13 +251,13 @@ def test_shares_of_lists() -> None:
         (np.ones(5), {"lists": [2]}, r"rows have the shape \(5,\)"),
         (np.ones((5, 3), bool), {"lists": [2]}, "are bool"),
         (np.ones((0, 3)), {"lists": [1]}, "1 lists for 0 rows"),
-        (np.ones((5, 3)), {"lists": []}, "one whole number for each level"),
+        (np.ones((5, 3)), {"lists": []}, "give one whole number, or two, ascending"),
         (np.ones((5, 3)), {"lists": [5, 2]}, r"lists is \[5, 2\]"),
         (np.ones((5, 3)), {"lists": [2.5]}, "whole number"),
         (np.ones((5, 3)), {"lists": [2], "iterations": -1}, "iterations is -1: give a whole number from 0"),
         (np.ones((5, 3)), {"lists": [2], "threads": 0}, "threads is 0"),
         (np.ones((5, 3)), {"lists": [2], "sampling_factor": None}, "sampling_factor is None"),
-        (np.ones((5, 3)), {"lists": [2], "device": "tpu"}, "device is 'tpu': use one of cpu, faiss"),
+        (np.ones((5, 3)), {"lists": [2], "device": "tpu"}, "device is 'tpu': use one of cpu, gpu"),
         (np.ones((5, 3)), {"lists": [2], "algorithm": "elkan"}, "algorithm is 'elkan': use one of lloyd"),
     ],
 )
@@ -345,16 +308,6 @@ def test_far_from_the_origin() -> None:
     near = cluster(rows, Settings([40]), progress=False)
     far = cluster(rows.astype(np.float64) + 3000, Settings([40]), progress=False)
     assert far.inertia == pytest.approx(near.inertia, rel=0.02)
-
-
-def test_progress_is_shown_when_requested() -> None:
-    rows = blobs(3000, 4, 30)
-    shown = {}
-    for progress in (None, False, True):
-        with redirect_stderr(io.StringIO()) as stream:
-            cluster(rows, Settings([30]), progress=progress)
-        shown[progress] = stream.getvalue()
-    assert shown[None] == shown[False] == ""
 
 
 def test_a_sample_on_disk_that_nobody_goes_on_from_has_no_name(

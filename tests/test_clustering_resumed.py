@@ -4,11 +4,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from ann_benchmarks.algorithms.clustering import algorithms, state
+from ann_benchmarks.algorithms.clustering import sample
 from ann_benchmarks.algorithms.clustering.clustering import cluster
 from ann_benchmarks.algorithms.clustering.settings import Settings
 
@@ -24,8 +25,8 @@ import numpy as np
 from pathlib import Path
 from ann_benchmarks.algorithms.clustering.settings import Settings
 from ann_benchmarks.algorithms.clustering.clustering import cluster
-from ann_benchmarks.algorithms.clustering import state
-state.SHARE_OF_SAVING = 1000
+from ann_benchmarks.algorithms.clustering import sample
+sample.SECONDS_BETWEEN_SAVES = 0
 folder = Path(sys.argv[1])
 rows = np.load(folder / "rows.npy", mmap_mode="r")
 memory, algorithm = int(sys.argv[2]), sys.argv[3]
@@ -81,17 +82,17 @@ class Interrupted(Exception):
 def interrupt_after(passes: int, rows: object, settings: Settings, folder: Path) -> None:
     """End a run like an interrupt does, after this many passes over the whole sample."""
     with pytest.MonkeyPatch.context() as patch:
-        done = 0
-        near_passes = algorithms.near_passes
+        saves = 0
+        save = sample.ClusteringState.save
 
-        def counting(*arguments):
-            nonlocal done
-            done += 1
-            if done > passes:
+        def counting(kept: sample.ClusteringState, **values: Any) -> None:
+            nonlocal saves
+            save(kept, **values)
+            saves += "history" in values
+            if saves == passes:
                 raise Interrupted
-            return near_passes(*arguments)
 
-        patch.setattr(algorithms, "near_passes", counting)
+        patch.setattr(sample.ClusteringState, "save", counting)
         with pytest.raises(Interrupted):
             cluster(rows, settings, folder, progress=False)
 
@@ -100,7 +101,7 @@ def interrupt_after(passes: int, rows: object, settings: Settings, folder: Path)
 def test_finished_passes_are_not_repeated(
     memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state, "SHARE_OF_SAVING", 1000)
+    monkeypatch.setattr(sample, "SECONDS_BETWEEN_SAVES", 0)
     folder = tmp_path / "state"
     rows = blobs(20_000, 8, 60, spread=0.8)
     settings = Settings([100], memory=memory, iterations=6)
@@ -123,7 +124,7 @@ def test_finished_passes_are_not_repeated(
 def test_other_or_damaged_state_is_not_used(
     damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state, "SHARE_OF_SAVING", 1000)
+    monkeypatch.setattr(sample, "SECONDS_BETWEEN_SAVES", 0)
     folder = tmp_path / "state"
     rows = blobs(20_000, 8, 60, spread=0.8)
     settings = Settings([100], memory=1, iterations=4)
@@ -136,21 +137,21 @@ def test_other_or_damaged_state_is_not_used(
     if damage in ("cut", "empty"):
         file.write_bytes(file.read_bytes()[: 5000 * (damage == "cut")])
     if damage == "no sample":
-        (folder / "grouped.npy").unlink()
+        (folder / "sample.npy").unlink()
     found = cluster(rows, settings, folder, progress=False)
     expected = cluster(rows, settings, progress=False)
     np.testing.assert_array_equal(found.centroids, expected.centroids)
     assert not folder.exists()
 
 
-def test_saving_takes_little_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = state.ClusteringState(tmp_path, "one")
-    kept.save(array=np.zeros(10**6))
-    assert not list(tmp_path.iterdir())  # before a tenth of the time would do
+def test_what_is_saved_is_of_one_clustering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = sample.ClusteringState(tmp_path, True, "one")
+    kept.save(array=np.zeros(3))
+    assert not list(tmp_path.iterdir())  # too soon after the start
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 100)
-    kept.save(array=np.zeros(10**6), list=[np.zeros(2), np.ones(3)])
-    again = state.ClusteringState(tmp_path, "one")
-    assert again.values["list"].tolist() == [0, 0, 1, 1, 1]
+    kept.save(array=np.ones(3))
+    again = sample.ClusteringState(tmp_path, True, "one")
+    assert again.values["array"].tolist() == [1, 1, 1]
     assert again.seconds >= 100
-    assert not state.ClusteringState(tmp_path, "another").values
+    assert not sample.ClusteringState(tmp_path, True, "another").values

@@ -10,7 +10,7 @@ import numpy as np
 import psutil
 import pytest
 
-from ann_benchmarks.algorithms.clustering.cells import METRICS
+from ann_benchmarks.algorithms.clustering.settings import METRICS
 from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres import catalog, fitting, servers

@@ -5,10 +5,10 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from ann_benchmarks.algorithms.clustering import spreading
 from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
 from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.shards import cells as shard_cells
 from ann_benchmarks.algorithms.postgres.shards import rows as rows_of_shards
 from ann_benchmarks.algorithms.postgres.shards.rows import CellRows
 from ann_benchmarks.definitions.shards import Shards
@@ -131,7 +131,7 @@ def test_a_second_run_finds_the_tables_beside_those_of_other_engines(shards, mon
         first.algorithm.done()
         with Fitted(None, engine="client") as by_id:
             assert not {*by_id.names} & {*names}
-        patched.setattr(spreading, "cells_of", None)  # is not called
+        patched.setattr(shard_cells, "find_cells", None)  # is not called
         with Fitted(1) as again:
             assert again.names == names and not {"cells", "load"} & {*again.phases}
             assert again.algorithm.get_additional()["shard_cells_time"] > 0
@@ -172,7 +172,7 @@ def test_an_interrupted_load_goes_on_with_the_same_cells(shards, monkeypatch):
     begun.algorithm.set_phase_listener(interrupt)
     with pytest.raises(KeyboardInterrupt), begun:
         pass
-    monkeypatch.setattr(spreading, "cells_of", None)  # is not called
+    monkeypatch.setattr(shard_cells, "find_cells", None)  # is not called
     with Fitted(2, train=train) as again:
         assert again.phases.count("load") == 2
         assert sorted(chain(*again.ids())) == list(range(len(train)))
@@ -191,7 +191,7 @@ def test_a_shard_without_rows_is_refused(shards, monkeypatch):
         Fitted(1, train=np.ones((50, DIMENSION), np.float32)),
     ):
         pass
-    monkeypatch.setattr(spreading, "spread", lambda rows, cells: np.arange(len(rows)).astype(np.uint8) % 3)
+    monkeypatch.setattr(shard_cells, "spread", lambda rows, cells: np.arange(len(rows)).astype(np.uint8) % 3)
     with (
         pytest.raises(PostgresError, match="^shard 4 of 4 would have no rows: use fewer shards"),
         Fitted(1, train=TRAIN + 1),

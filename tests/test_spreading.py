@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.algorithms.clustering import sample
-from ann_benchmarks.algorithms.clustering.cells import Cells
+from ann_benchmarks.algorithms.clustering.cells import Cells, find_cells, spread
 from ann_benchmarks.algorithms.clustering.settings import ClusteringError
-from ann_benchmarks.algorithms.clustering.spreading import cells_of, spread
 
 from .postgres_fixtures import clustered
 
@@ -30,16 +29,16 @@ def one_after_the_other(rows, cells, room):
 @pytest.mark.parametrize("room", [1.0, 1.25, 20.0])
 def test_rows_have_the_nearest_cell_that_has_room(monkeypatch, metric, room):
     monkeypatch.setattr(sample, "BLOCK_BYTES", 4 * 6 * 77)  # rows of several blocks
-    cells = cells_of(ROWS, 20, metric)
+    cells = find_cells(ROWS, 20, metric)
     places = spread(ROWS, cells, room)
     assert places.dtype == np.uint8 and places.tolist() == one_after_the_other(ROWS, cells, room)
     assert np.bincount(places).max() <= math.ceil(room * 50)
-    assert (spread(ROWS, cells_of(ROWS, 20, metric), room) == places).all()
+    assert (spread(ROWS, find_cells(ROWS, 20, metric), room) == places).all()
 
 
 def test_the_length_of_a_vector_changes_nothing_where_directions_count():
     lengths = np.linspace(0.5, 3, len(ROWS), dtype=np.float32)[:, np.newaxis]
-    cells = cells_of(ROWS, 9, "angular")
+    cells = find_cells(ROWS, 9, "angular")
     assert np.allclose(np.linalg.norm(cells.centroids, axis=1), 1, atol=1e-5)
     assert (spread(ROWS * lengths, cells, 9) == spread(ROWS, cells, 9)).all()
     assert [sorted(cells.nearest(7 * row, 3)) for row in ROWS[:50]] == [
@@ -49,7 +48,7 @@ def test_the_length_of_a_vector_changes_nothing_where_directions_count():
 
 @pytest.mark.parametrize("metric", ["euclidean", "ip"])
 def test_the_nearest_cells_of_one_vector_are_those_of_all_distances(metric):
-    cells = cells_of(ROWS, 12, metric)
+    cells = find_cells(ROWS, 12, metric)
     order = np.argsort(cells.distances(ROWS), axis=1)
     for count in (1, 5, 12, 13):
         found = [sorted(cells.nearest(row, count)) for row in ROWS[:50]]
@@ -70,8 +69,8 @@ def test_many_cells_take_two_bytes():
 
 
 def test_a_metric_without_cells_is_refused():
-    with pytest.raises(ClusteringError, match="cells of euclidean, angular, ip distances, and not of h"):
-        cells_of(ROWS, 4, "hamming")
+    with pytest.raises(ClusteringError, match="must be one of euclidean, angular, ip, and not hamming"):
+        find_cells(ROWS, 4, "hamming")
 
 
 def test_cells_far_from_the_origin_are_those_of_exact_distances():
@@ -84,5 +83,5 @@ def test_cells_far_from_the_origin_are_those_of_exact_distances():
 
 
 def test_less_room_than_rows_is_refused():
-    with pytest.raises(ClusteringError, match=r"room for 0\.9 times the mean number of rows, some have no"):
+    with pytest.raises(ClusteringError, match=r"room must be at least 1, .* and not 0\.9"):
         spread(ROWS, Cells(ROWS[:3], False), 0.9)

@@ -23,42 +23,43 @@ from ann_benchmarks.common.files import atomic_path, disk_errors
 from ann_benchmarks.data.datasets import canonical_name, get_dataset
 
 from .clustering import cluster
-from .settings import ALGORITHMS, DEVICES, Clustering, ClusteringError, Settings
-
-METRICS = ("euclidean", "angular", "ip")
+from .settings import ALGORITHMS, DEVICES, METRICS, Clustering, ClusteringError, Settings
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Cluster a sample of a dataset, and write the centroids to a file."""
-    args = make_parser().parse_args(arguments)
-    if args.output.suffix != ".npy":
-        raise UserError(f"{args.output}: the file of centroids is an NPY file: give a name ending in .npy")
-    if args.output.exists() and not args.force:
-        raise UserError(f"{args.output} exists already; --force replaces it")
-    name = canonical_name(args.dataset)
+    given = vars(make_parser().parse_args(arguments))
+    name, output, force = canonical_name(given.pop("dataset")), given.pop("output"), given.pop("force")
+    if output.suffix != ".npy":
+        raise UserError(f"{output}: the file of centroids is an NPY file: give a name ending in .npy")
+    if output.exists() and not force:
+        raise UserError(f"{output} exists already; --force replaces it")
     dataset, dimension = get_dataset(name)
     with dataset:
         metric = str(dataset.attrs["distance"])
         if metric not in METRICS:
             raise UserError(f"{name} has the metric {metric}: k-means needs {', '.join(METRICS)}")
         print(f"dataset {name}: {dataset.rows:,} x {dimension}, {metric}", flush=True)
-        state = args.output.with_name(f".{args.output.name}.state")
+        state = output.with_name(f".{output.name}.state")
+        if given["spherical"] is None:
+            given["spherical"] = metric in ("angular", "ip")
         try:
-            settings = settings_of(args, metric)
-            made_from = {"dataset": name} | asdict(settings)
-            found = cluster(
-                dataset.train_rows(),
-                settings,
-                state,
-                finish=lambda found: write(args.output, found, made_from),
-            )
+            settings = Settings(unit_rows=metric == "angular", **given)
+            origin = {"dataset": name} | asdict(settings)
+            rows = dataset.train_rows()
+            found = cluster(rows, settings, state, finish=lambda found: write(output, found, origin))
         except ClusteringError as error:
             raise UserError(str(error)) from None
     with suppress(OSError):
         state.rmdir()  # of an interrupted run; now empty
-    print(describe(found))
+    smallest, largest, passes = int(found.sizes.min()), int(found.sizes.max()), len(found.history)
+    print(
+        f"{found.sample_rows:,} rows clustered by {found.device} in {found.seconds:.1f} s,"
+        f" {passes} pass{'es' * (passes != 1)}: inertia {found.inertia:.6g},"
+        f" {smallest:,} to {largest:,} sampled rows a list"
+    )
     lists = f", lists: [{found.lists}]" if len(found.lists) > 1 else ""
-    print(f"{args.output} is ready: use arg_groups: [{{centroids: {args.output}{lists}}}]")
+    print(f"{output} is ready: use arg_groups: [{{centroids: {output}{lists}}}]")
     return 0
 
 
@@ -72,7 +73,7 @@ def make_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--dataset", metavar="NAME", required=True, help="the vectors to cluster")
     add("--lists", metavar="[COARSE,]LISTS", type=_lists, required=True, help="such as 2000, or 550,320000")
-    add("--device", choices=DEVICES, default="cpu", help="gpu: by PyTorch or CuPy")
+    add("--device", choices=DEVICES, default="cpu", help="gpu: by PyTorch")
     add("-o", "--output", metavar="FILE", type=file_to_write, required=True, help="the NPY file to write")
     add("--sampling-factor", metavar="N", type=positive_int, default=256, help="sampled rows for each list")
     add("--iterations", metavar="N", type=positive_int, default=10, help="the most passes over the sample")
@@ -95,26 +96,9 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def settings_of(args: argparse.Namespace, metric: str) -> Settings:
-    """Return the settings for vectors of a metric."""
-    return Settings(
-        lists=args.lists,
-        spherical=metric in ("angular", "ip") if args.spherical is None else args.spherical,
-        unit_rows=metric == "angular",
-        sampling_factor=args.sampling_factor,
-        iterations=args.iterations,
-        algorithm=args.algorithm,
-        device=args.device,
-        threads=args.threads,
-        memory=args.memory,
-        device_memory=args.device_memory,
-        seed=args.seed,
-    )
-
-
-def write(path: Path, found: Clustering, made_from: dict[str, Any]) -> None:
+def write(path: Path, found: Clustering, origin: dict[str, Any]) -> None:
     """Write the centroids, and next to them, in FILE.json, how they were made and in what time."""
-    about = made_from | {
+    about = origin | {
         "device": found.device,
         "seconds": found.seconds,
         "sample_rows": found.sample_rows,
@@ -125,16 +109,6 @@ def write(path: Path, found: Clustering, made_from: dict[str, Any]) -> None:
             np.save(file, found.centroids)
         with atomic_path(path.with_name(f"{path.name}.json")) as temporary:
             temporary.write_text(json.dumps(about, indent=1) + "\n")
-
-
-def describe(found: Clustering) -> str:
-    """Describe the result on one line."""
-    smallest, largest, passes = int(found.sizes.min()), int(found.sizes.max()), len(found.history)
-    return (
-        f"{found.sample_rows:,} rows clustered by {found.device} in {found.seconds:.1f} s,"
-        f" {passes} pass{'es' * (passes != 1)}: inertia {found.inertia:.6g},"
-        f" {smallest:,} to {largest:,} sampled rows a list"
-    )
 
 
 def _lists(text: str) -> list[int]:

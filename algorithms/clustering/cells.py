@@ -1,8 +1,19 @@
-"""Cells: the parts of space around some centroids, and which of them a vector is near to."""
+"""Cells: the parts of space around some centroids, and rows spread over places, such as servers, by them."""
+
+import math
+from typing import Any
 
 import numpy as np
+from tqdm import tqdm
 
-METRICS = ("euclidean", "angular", "ip")  # whose near vectors lie in near cells
+from .clustering import cluster
+from .sample import every_block
+from .settings import METRICS, ClusteringError, Settings
+
+ROOM = 1.25  # times the mean number of rows, which no place has more of
+SAMPLE_OF_A_CELL = 256
+LEAST_SAMPLE = 1 << 16  # rows: the fewer the cells, the more each of them matters
+FORM = 2  # changes when rows that an earlier version has spread cannot be found again
 
 
 class Cells:
@@ -47,3 +58,52 @@ class Cells:
 
     def _shifted(self, vectors: np.ndarray) -> np.ndarray:
         return vectors if self.spherical else vectors - self._origin
+
+
+def find_cells(rows: Any, count: int, metric: str, seed: int = 0) -> Cells:
+    """Find this number of cells of rows, (n, dimension), by k-means of a sample; raises ClusteringError.
+
+    With ip, as with angular, the direction of a row decides: the length of a query changes no neighbour.
+    """
+    if metric not in METRICS:
+        raise ClusteringError(f"the metric of cells must be one of {', '.join(METRICS)}, and not {metric}")
+    of_each = max(SAMPLE_OF_A_CELL, math.ceil(LEAST_SAMPLE / count))
+    spherical = metric != "euclidean"
+    settings = Settings([count], spherical, metric == "angular", sampling_factor=of_each, seed=seed)
+    return Cells(cluster(rows, settings).centroids, spherical)
+
+
+def spread(rows: Any, cells: Cells, room: float = ROOM) -> np.ndarray:
+    """Return the number of each row's cell, (n,) uint8, or uint16 where there are more than 256 cells.
+
+    Rows are taken in their order, a block at a time: those that come first have the nearest cell. None has
+    more than `room` times the mean number of rows; once it is full, the others of its rows go to the next
+    one. Raises ClusteringError for a row that is not finite, and for less room than there are rows.
+    """
+    n, count = rows.shape[0], len(cells)
+    if room < 1:
+        raise ClusteringError(f"room must be at least 1, to have a place for each row, and not {room:g}")
+    left = np.full(count, math.ceil(room * n / count))
+    places = np.empty(n, np.uint8 if count <= 256 else np.uint16)
+    done = 0
+    with tqdm(
+        total=n, desc="cells of rows", unit=" rows", unit_scale=True, disable=None, delay=1, leave=False
+    ) as bar:
+        for block in every_block(rows):
+            far = cells.distances(block)
+            while len(far):
+                free = np.flatnonzero(left)
+                nearest = free[far[:, free].argmin(axis=1)]
+                fitting = _fitting(nearest, left)
+                places[done : done + fitting] = nearest[:fitting]
+                left -= np.bincount(nearest[:fitting], minlength=count)
+                done += fitting
+                far = far[fitting:]
+            bar.update(len(block))
+    return places
+
+
+def _fitting(nearest: np.ndarray, left: np.ndarray) -> int:
+    """Return how many of the first rows find room where they are nearest, before a place becomes too full."""
+    over = np.flatnonzero(np.bincount(nearest, minlength=len(left)) > left)
+    return min((int(np.flatnonzero(nearest == place)[left[place]]) for place in over), default=len(nearest))

@@ -1,22 +1,29 @@
-"""The whole way from rows to centroids."""
+"""From rows to centroids: a sample, groups of near rows, lists inside each group, and passes over all.
 
-import tempfile
+With about sqrt(k) groups, each with lists in proportion to its rows, a pass takes n * sqrt(k) distances
+instead of n * k.
+"""
+
+import math
+import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
+from tqdm import tqdm
 
-from . import machine
-from .algorithms import by_faiss, hierarchical, levels_above, lloyd
-from .cpu import Cpu, Faiss
-from .device import Device
-from .gpu import Gpu
-from .libraries import open_cupy, open_torch
+from .gpu import Device, HeldRows, open_device
+from .kmeans import KMeans, Lists, hashes, is_finished, seeds, shares
+from .sample import ClusteringState, drawn_blocks, grouped_rows, identity, new_file, place_for
 from .settings import Clustering, ClusteringError, Settings
-from .state import ClusteringState, identity, state_file
-from .task import ClusteringTask
+
+ROWS_A_GROUP = 256  # that the centres of the groups are made from
+CENTRE_PASSES = 10
+# The start of Lloyd's k-means: passes inside each group, and rows for each of its lists.
+START_PASSES, START_ROWS = 4, 64
 
 
 def cluster(
@@ -36,16 +43,16 @@ def cluster(
     count = _sample_rows(rows, settings)
     device = open_device(settings)
     try:
-        with _place(folder) as place:
-            state = ClusteringState(folder, identity(rows, settings))
-            task = ClusteringTask(rows, count, settings, device, state, place, progress)
+        with place_for(folder) as place:
+            state = ClusteringState(place, folder is not None, identity(rows, settings))
             try:
-                result = _result(task)
+                result = ClusteringTask(rows, count, settings, device, state, progress).run()
             except ClusteringError:
-                task.remove_files()
+                state.remove()
                 raise
+            state.save(must=True)
             finish(result)
-            task.remove_files()
+            state.remove()
             return result
     except MemoryError:
         raise ClusteringError(
@@ -53,27 +60,6 @@ def cluster(
         ) from None
     finally:
         device.close()
-
-
-def open_device(settings: Settings) -> Device:
-    """Return the device that the settings name; ClusteringError says what it lacks."""
-    threads = settings.threads or machine.cores()
-    if settings.device == "cpu":
-        return Cpu(threads)
-    if settings.device == "faiss":
-        if settings.algorithm != "lloyd":
-            raise ClusteringError(
-                f"device 'faiss' has no {settings.algorithm} k-means: use lloyd, or device cpu"
-            )
-        return Faiss(threads)
-    openers = {"torch": open_torch, "cupy": open_cupy}
-    problems = []
-    for name in openers if settings.device == "gpu" else (settings.device,):
-        try:
-            return Gpu(openers[name](), settings.device_memory)
-        except ClusteringError as error:
-            problems.append(str(error))
-    raise ClusteringError("; ".join(problems))
 
 
 def _sample_rows(rows: Any, settings: Settings) -> int:
@@ -88,42 +74,226 @@ def _sample_rows(rows: Any, settings: Settings) -> int:
     return min(count, lists * settings.sampling_factor)
 
 
-@contextmanager
-def _place(folder: Path | None) -> Iterator[Path]:
-    if folder is None:
-        with tempfile.TemporaryDirectory(prefix="clustering-") as temporary:
-            yield Path(temporary)
-        return
-    is_ours = not folder.exists() or state_file(folder).exists()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ClusteringError(f"the folder {folder} cannot be made: {error.strerror}") from None
-    try:
-        yield folder
-    finally:
-        if is_ours and not any(folder.iterdir()):
-            folder.rmdir()
+class RandomUse(IntEnum):
+    """What random numbers are for; each use has its own."""
+
+    SAMPLING, GROUPS, IN_GROUPS, MISSING, PASSES, FILLING = range(6)
 
 
-def _result(task: ClusteringTask) -> Clustering:
-    task.draw()
-    settings, levels = task.settings, []
-    if isinstance(task.device, Faiss):
-        found, history = by_faiss(task, task.device)
-    elif len(settings.lists) > 1:
-        found, history = hierarchical(task)
-        levels = [task.state.values["groups"]]
-    else:
-        found, history = (lloyd if settings.algorithm == "lloyd" else hierarchical)(task)
-    levels.append(found.centroids)
-    return Clustering(
-        centroids=np.concatenate([*levels_above(task, levels), *levels]) + task.sample.shift,
-        lists=list(settings.lists),
-        sizes=found.counts,
-        inertia=found.inertia,
-        history=history,
-        sample_rows=task.count,
-        seconds=task.state.seconds,
-        device=task.device.label,
-    )
+@dataclass
+class ClusteringTask:
+    """`rows`: all of them, (n, dimension); `count`: those to sample.
+
+    `progress`: whether bars are shown; None: on a terminal only. Once drawn, `sample` is (count, dimension)
+    float32 less `shift`, (dimension,), which makes the differences of rows more exact.
+    """
+
+    rows: Any
+    count: int
+    settings: Settings
+    device: Device
+    state: ClusteringState
+    progress: bool | None
+    sample: np.ndarray = field(init=False)
+    shift: np.ndarray = field(init=False)
+
+    def run(self) -> Clustering:
+        """Return the result; VectorChord goes down from the coarse level.
+
+        A row belongs to the nearest coarse centroid, and to the nearest of the lists below that one. A mean
+        of some of a group's rows lies in the group's Voronoi cell, so that the coarse centroid nearest to a
+        list is its group's. VectorChord's own way is the other one: lists first, then k-means of their
+        centroids. It brings lists nearer to the rows, but not to those that reach them: of 100,000 rows in
+        1,500 lists below 40, the squared distances were 9% larger, and the same probes found 0.937 of the
+        neighbours instead of 0.964.
+        """
+        self._draw()
+        settings = self.settings
+        is_flat = len(settings.lists) == 1
+        found, history = self._lloyd() if is_flat and settings.algorithm == "lloyd" else self._hierarchical()
+        centroids = found.centroids if is_flat else np.concatenate([self._groups(), found.centroids])
+        return Clustering(
+            centroids=centroids + self.shift,
+            lists=list(settings.lists),
+            sizes=found.counts,
+            inertia=found.inertia,
+            history=history,
+            sample_rows=self.count,
+            seconds=self.state.seconds,
+            device=self.device.label,
+        )
+
+    def _draw(self) -> None:
+        """Draw the sample, or open the file of an interrupted run."""
+        values, file, shape = self.state.values, self.state.sample_file, (self.count, int(self.rows.shape[1]))
+        if "shift" in values and file.exists():
+            self.sample, self.shift = np.load(file, mmap_mode="r"), values["shift"]
+            return
+        is_in_memory = 8 * shape[0] * shape[1] <= self.settings.memory_bytes()
+        self.sample = np.empty(shape, np.float32) if is_in_memory else new_file(file, shape)
+        self.shift = np.zeros(shape[1], np.float32)
+        done = 0
+        rng = np.random.default_rng([self.settings.seed, RandomUse.SAMPLING])
+        with self._bar("sampling") as bar:
+            for block in drawn_blocks(self.rows, self.count, self.settings.unit_rows, rng):
+                if not done and not self.settings.spherical:
+                    self.shift = block.mean(axis=0, dtype=np.float64).astype(np.float32)
+                np.subtract(block, self.shift, out=self.sample[done : done + len(block)])
+                done += len(block)
+                bar.update(len(block))
+        if not is_in_memory:
+            self.sample = np.load(file, mmap_mode="r")
+            self.state.save(must=True, shift=self.shift)
+            if not self.state.is_kept and os.name == "posix":
+                file.unlink()  # its map stays, and a kill leaves nothing
+
+    def _hierarchical(self) -> tuple[Lists, list[float]]:
+        """Take the lists of the groups as they are: k-means inside each group, of all its rows."""
+        lists = self._lists_in_groups(self.settings.iterations)
+        if len(lists.centroids) < self._k:
+            held = self.device.hold(self.sample)
+            centroids = self._completed(lists.centroids, self._k)
+            lists = self._filled(held, self._kmeans(RandomUse.PASSES).improve(held, centroids, 0))
+        return lists, [lists.inertia]
+
+    def _lloyd(self) -> tuple[Lists, list[float]]:
+        """Make passes over the whole sample, starting from the lists of the groups."""
+        values, most = self.state.values, self.settings.iterations
+        history = [float(inertia) for inertia in values.get("history", ())]
+        if history:
+            lists = Lists(values["centroids"], values["sizes"], history[-1])
+        else:
+            start = self._lists_in_groups(START_PASSES, START_ROWS)
+            lists = Lists(self._completed(start.centroids, self._k), np.zeros(self._k, np.int64), np.inf)
+        held, kmeans = self.device.hold(self.sample), self._kmeans(RandomUse.PASSES)
+        with self._bar("k-means", most - len(history)) as bar:
+            while len(history) < most and not (is_finished(history) and lists.counts.all()):
+                bar.set_description(f"k-means, pass {len(history) + 1} of at most {most}")
+                lists = kmeans.improve(held, lists.centroids, len(history), bar.update)
+                history.append(lists.inertia)
+                bar.set_postfix_str(f"inertia {lists.inertia:.6g}")
+                self.state.save(centroids=lists.centroids, sizes=lists.counts, history=np.array(history))
+        if not history:
+            lists = kmeans.measure(held, lists.centroids)
+        return self._filled(held, lists), history
+
+    def _filled(self, held: HeldRows, lists: Lists) -> Lists:
+        lists = self._kmeans(RandomUse.FILLING).fill(held, lists)
+        if not lists.counts.all():
+            self._refuse(int(np.count_nonzero(lists.counts)))
+        return lists
+
+    def _groups(self) -> np.ndarray:
+        """Return the centres of the groups, (groups, dimension) float32; they are the coarse centroids."""
+        if "groups" not in self.state.values:
+            lists, kmeans = self.settings.lists, self._kmeans(RandomUse.GROUPS)
+            groups = lists[0] if len(lists) > 1 else math.isqrt(self._k)
+            count = min(self.count, groups * ROWS_A_GROUP)
+            rng = np.random.default_rng([*kmeans.seed, 0])
+            rows = self.sample[np.sort(rng.choice(self.count, count, replace=False))]
+            centres = kmeans.train(self.device.hold(rows), groups, CENTRE_PASSES).centroids
+            self.state.save(groups=self._completed(centres, groups))
+        found: np.ndarray = self.state.values["groups"]
+        return found
+
+    def _group_labels(self) -> np.ndarray:
+        """Return the group of each row of the sample, (count,) int32."""
+        kmeans, held = self._kmeans(RandomUse.GROUPS), self.device.hold(self.sample)
+        labels = np.empty(self.count, np.int32)
+        with self._bar("groups") as bar:
+            counts = held.run(self._groups(), kmeans.spherical, labels, bar.update).counts
+        if not counts.all():
+            self.state.save(groups=kmeans.fill(held, Lists(self._groups(), counts, np.inf)).centroids)
+            held.run(self._groups(), kmeans.spherical, labels)
+        return labels
+
+    def _lists_in_groups(self, passes: int, rows_a_list: int | None = None) -> Lists:
+        """Make each group's lists, from at most `rows_a_list` rows a list; rows too alike give fewer.
+
+        The state is saved after each group.
+        """
+        values, labels = self.state.values, self._group_labels()
+        sizes = np.bincount(labels, minlength=len(self._groups()))
+        lists = shares(self._k, sizes)
+        stops = np.cumsum(lists)
+        centroids = values.get("of_groups", np.zeros((self._k, self.sample.shape[1]), np.float32))
+        counts = values.get("of_groups_counts", np.zeros(self._k, np.int64))
+        done, squares = int(values.get("groups_done", 0)), float(values.get("of_groups_squares", 0))
+        # Each thread takes a group, unless one group has more rows than the other threads can keep up with.
+        is_even = sizes.max() * self.device.threads <= sizes.sum()
+        each: Callable[..., Iterator[tuple[int, Lists]]] = self.device.each if is_even else map
+
+        def work(item: tuple[int, np.ndarray]) -> tuple[int, Lists]:
+            group, rows = item
+            kmeans = self._kmeans(RandomUse.IN_GROUPS, group)
+            most = lists[group] * (rows_a_list or len(rows))
+            if most < len(rows):
+                rng = np.random.default_rng([*kmeans.seed, 1])
+                rows = rows[np.sort(rng.choice(len(rows), most, replace=False))]
+            return group, kmeans.train(self.device.hold(rows, alone=is_even), int(lists[group]), passes)
+
+        with self._bar("lists in groups") as bar:
+            bar.update(int(sizes[:done].sum()))
+            for groups in self._group_batches(sizes, done):
+                for group, found in each(work, grouped_rows(self.sample, labels, groups)):
+                    first = stops[group] - lists[group]
+                    own = slice(first, first + len(found.counts))
+                    centroids[own], counts[own] = found.centroids, found.counts
+                    squares += found.inertia * int(found.counts.sum())
+                    bar.update(int(sizes[group]))
+                    self.state.save(
+                        groups_done=group + 1, of_groups=centroids, of_groups_counts=counts,
+                        of_groups_squares=squares,
+                    )  # fmt: skip
+        has_rows = counts > 0
+        return Lists(centroids[has_rows], counts[has_rows], squares / int(counts.sum()))
+
+    def _group_batches(self, sizes: np.ndarray, first: int) -> Iterator[range]:
+        """Yield the groups from `first` on, as many at a time as half of the memory has room for."""
+        room = max(self.settings.memory_bytes() // (8 * self.sample.shape[1]), 1)
+        while first < len(sizes):
+            fitting = int(np.searchsorted(np.cumsum(sizes[first:]), room, "right"))
+            yield range(first, first + max(fitting, 1))
+            first += max(fitting, 1)
+
+    def _completed(self, centroids: np.ndarray, k: int) -> np.ndarray:
+        """Add the centroids that are missing to k."""
+        missing = k - len(centroids)
+        if not missing:
+            return centroids
+        rng = np.random.default_rng([self.settings.seed, RandomUse.MISSING])
+        more = seeds(self.sample, centroids, missing, self.settings.spherical, rng)
+        if len(more) < missing:
+            self._refuse(len(centroids) + len(more))
+        return np.concatenate([centroids, more])
+
+    def _refuse(self, distinguished: int) -> NoReturn:
+        """Raise ClusteringError: there are too few different rows."""
+        spherical = self.settings.spherical
+        blocks = (self.sample[start : start + 8192] for start in range(0, self.count, 8192))
+        different = len(np.unique(np.concatenate([hashes(block, spherical) for block in blocks])))
+        what = "directions" if spherical else "vectors"
+        if different < self._k:
+            raise ClusteringError(
+                f"the sample of {self.count:,} rows has only {different:,} different {what}, "
+                f"lists: {self._k:,}: give fewer"
+            )
+        raise ClusteringError(
+            f"the {what} of the sample of {self.count:,} rows are so alike that float32 products distinguish "
+            f"only {distinguished:,} of them, lists: {self._k:,}: give fewer"
+        )
+
+    @property
+    def _k(self) -> int:
+        return self.settings.lists[-1]
+
+    def _kmeans(self, *use: int) -> KMeans:
+        return KMeans(self.settings.spherical, (self.settings.seed, *use))
+
+    def _bar(self, description: str, passes: int = 1) -> "tqdm[Any]":
+        """Start a bar for the rows of the sample; it disappears when it is closed."""
+        disable = None if self.progress is None else not self.progress
+        return tqdm(
+            total=self.count * passes, desc=description, unit=" rows", unit_scale=True, disable=disable,
+            delay=1, leave=False,
+        )  # fmt: skip

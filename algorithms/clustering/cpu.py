@@ -1,58 +1,117 @@
-"""Passes on the CPU by threads that share the rows, and the k-means of faiss."""
+"""A pass over rows with given centroids, and how the CPU makes it: by NumPy's matrix products."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
-from typing import Any, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from .device import Advance, Device, HeldRows, Pass, ignore_progress
-from .nearest import CHUNK, NearestTable, PartialSums, order_of, partial_sums, total
-from .settings import ClusteringError
+TILE_LISTS = 512
+TILE_VALUES = 2**18  # of a product in float32: 1 MiB, which stays in the cache
+CHUNK = 8192  # rows whose sums are made at a time
 
-NEAR = 32  # the fewest lists that a row is compared with in a pass among near lists
-_WINDOW_VALUES = 2**26  # of the rows that are put into the order of their lists; 256 MiB
-_ROWS_AT_ONCE = 512
-_BLOCK = 512  # lists whose near lists are found at once
-
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
+Advance = Callable[[int], object]  # called with a number of rows that are done
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
-class Cpu(Device):
-    """Threads whose BLAS has one thread each."""
+class Pass(NamedTuple):
+    """The result of a pass in which each row was assigned to its nearest centroid.
 
-    has_near = True
+    `sums`: (k, dimension) float64, and `counts`: (k,) int64, of the rows of each list; `squares`: the sum of
+    all rows' squared lengths.
+    """
+
+    sums: np.ndarray
+    counts: np.ndarray
+    squares: float
+
+    def means(self, centroids: np.ndarray, spherical: bool) -> np.ndarray:
+        """Return the means of the lists, (k, dimension) float32, normalised if `spherical`.
+
+        A list without rows, or whose rows cancel out, keeps its centroid.
+        """
+        scale = (np.linalg.norm(self.sums, axis=1) if spherical else self.counts)[:, np.newaxis]
+        means = np.where(scale > 0, self.sums / np.where(scale > 0, scale, 1), centroids)
+        return means.astype(np.float32)
+
+    def inertia(self, centroids: np.ndarray) -> float:
+        """Mean squared distance of a row to the centroid, of these, that has the number of its list.
+
+        The sum of |x - c|² over a list is the sum of |x|², less 2 c·s for the sum s of its rows, plus |c|²
+        for each row.
+        """
+        exact = centroids.astype(np.float64)
+        products = np.einsum("ij,ij->", self.sums, exact)
+        own = self.counts @ np.einsum("ij,ij->i", exact, exact)
+        return max(0.0, float(self.squares - 2 * products + own) / int(self.counts.sum()))
+
+
+def half_squares(centroids: np.ndarray) -> np.ndarray:
+    """Return |c|²/2 of each centroid, (k,) float32: |x - c|² is least where x·c - |c|²/2 is largest."""
+    exact = centroids.astype(np.float64)
+    return (np.einsum("ij,ij->i", exact, exact) / 2).astype(np.float32)
+
+
+class NearestTable:
+    """Centroids, (k, dimension) float32, prepared for the comparison with rows by matrix products.
+
+    The half squares are an additional column, which meets a column of ones of the rows.
+    """
+
+    def __init__(self, centroids: np.ndarray, spherical: bool) -> None:
+        table = centroids if spherical else np.column_stack([centroids, -half_squares(centroids)])
+        self._tiles = [table[start : start + TILE_LISTS].T for start in range(0, len(table), TILE_LISTS)]
+        self._rows_at_once = max(64, min(4096, TILE_VALUES // self._tiles[0].shape[1]))
+        self._spherical = spherical
+
+    def nearest(self, rows: np.ndarray) -> np.ndarray:
+        """Number of the nearest centroid of each row, (n,) int32; the first of those equally near."""
+        labels = np.empty(len(rows), np.int32)
+        if not self._spherical:
+            rows = np.column_stack([rows, np.ones(len(rows), np.float32)])
+        products = np.empty((min(self._rows_at_once, len(rows)), self._tiles[0].shape[1]), np.float32)
+        for start in range(0, len(rows), self._rows_at_once):
+            part = rows[start : start + self._rows_at_once]
+            labels[start : start + len(part)] = self._nearest(part, products.reshape(-1))
+        return labels
+
+    def _nearest(self, rows: np.ndarray, room: np.ndarray) -> np.ndarray:
+        best = np.full(len(rows), -np.inf, np.float32)
+        labels = np.zeros(len(rows), np.int32)
+        for number, tile in enumerate(self._tiles):
+            shape = len(rows), tile.shape[1]
+            products = np.matmul(rows, tile, out=room[: shape[0] * shape[1]].reshape(shape))
+            found = products.argmax(axis=1)
+            scores = products[np.arange(len(rows)), found]
+            nearer = scores > best
+            np.copyto(best, scores, where=nearer)
+            np.copyto(labels, found + number * TILE_LISTS, where=nearer, casting="unsafe")
+        return labels
+
+
+class Cpu:
+    """Threads that share the rows; the BLAS of each has one thread."""
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
         self.label = f"cpu, {threads} thread{'s' * (threads > 1)}"
-        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        self._pool = ThreadPoolExecutor(threads)
         self._limit = threadpool_limits(1, user_api="blas")
 
-    def hold(self, rows: np.ndarray) -> HeldRows:
-        """Leave the rows where they are."""
-        return CpuRows(rows, self.each)
+    def hold(self, rows: np.ndarray, alone: bool = False) -> "CpuRows":
+        """Leave the rows, in memory or mapped, where they are; `alone`: for one thread."""
+        return CpuRows(rows, map if alone or self.threads == 1 else self.each)
 
-    def hold_near(self, rows: np.ndarray, labels: np.ndarray) -> HeldRows:
-        """Leave the rows where they are."""
-        return NearRows(rows, labels, self.each)
-
-    def each(
-        self, work: Callable[[_Item], _Result], items: Iterable[_Item], ahead: int = 4
-    ) -> Iterator[_Result]:
-        """Yield the results in order while threads work on later items, up to `ahead` for each thread."""
-        if self._pool is None:
-            yield from map(work, items)
-            return
+    def each(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yield the results in order while threads work on later items, up to four for each thread."""
         waiting: deque = deque()
         try:
             for item in items:
                 waiting.append(self._pool.submit(work, item))
-                if len(waiting) > ahead * self.threads:
+                if len(waiting) > 4 * self.threads:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
@@ -60,25 +119,10 @@ class Cpu(Device):
             for future in waiting:
                 future.cancel()
 
-    def one_of_many(self) -> Device:
-        """Return a device for one of several threads."""
-        return OneThread()
-
     def close(self) -> None:
         """End the threads, and restore BLAS's own."""
-        if self._pool is not None:
-            self._pool.shutdown()
+        self._pool.shutdown()
         self._limit.restore_original_limits()
-
-
-class OneThread(Device):
-    """The CPU as one of the threads of `Cpu.each` uses it."""
-
-    label = "cpu, 1 thread"
-
-    def hold(self, rows: np.ndarray) -> HeldRows:
-        """Leave the rows where they are."""
-        return CpuRows(rows, map)
 
 
 class CpuRows:
@@ -92,102 +136,31 @@ class CpuRows:
         centroids: np.ndarray,
         spherical: bool,
         labels: np.ndarray | None = None,
-        advance: Advance = ignore_progress,
+        advance: Advance | None = None,
     ) -> Pass:
-        """Go through all rows; the result does not depend on the number of threads."""
-        table = NearestTable(centroids, spherical)
+        """Go through all rows; `labels`, (n,) int32, receives the number of each row's list.
 
-        def part(start: int) -> PartialSums:
+        The result does not depend on the number of threads.
+        """
+        k, table = len(centroids), NearestTable(centroids, spherical)
+
+        def part(start: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
             rows = self.rows[start : start + CHUNK]
             found = table.nearest(rows)
             if labels is not None:
                 labels[start : start + len(rows)] = found
-            return partial_sums(rows, found, len(centroids))
+            # NumPy sorts two bytes several times as fast as four.
+            order = np.argsort(found.astype(np.uint16) if k <= 2**16 else found, kind="stable")
+            lists = found[order]
+            firsts = np.flatnonzero(np.diff(lists, prepend=-1))
+            sums = np.add.reduceat(rows.take(order, axis=0), firsts, axis=0)
+            return lists[firsts], sums, np.diff(firsts, append=len(rows)), float(np.vdot(rows, rows))
 
-        return total(self._each(part, range(0, len(self.rows), CHUNK)), centroids.shape, advance)
-
-
-class NearRows:
-    """Rows that are compared only with the lists near their own, a small share of the work of a whole pass.
-
-    Each row has a list, which may change to a near one with each pass. The list's centroid decides which
-    lists are near, so that a few rows in a hundred miss the nearest list at first; they follow in the next
-    passes.
-    """
-
-    def __init__(self, rows: np.ndarray, labels: np.ndarray, each: Callable[..., Iterable]) -> None:
-        self.rows, self.labels, self._each = rows, labels, each
-        self._window = max(CHUNK, _WINDOW_VALUES // rows.shape[1] // CHUNK * CHUNK)
-
-    def run(
-        self,
-        centroids: np.ndarray,
-        spherical: bool,
-        labels: np.ndarray | None = None,
-        advance: Advance = ignore_progress,
-    ) -> Pass:
-        """Go through all rows; the result does not depend on the number of threads."""
-        k = len(centroids)
-        table = NearestTable(centroids, spherical)
-        blocks = self._each(lambda start: table.ranked(start, start + _BLOCK, NEAR), range(0, k, _BLOCK))
-        near = np.concatenate(list(blocks))
-
-        def part(numbers: np.ndarray) -> PartialSums:
-            rows = self.rows.take(numbers, axis=0)
-            found = self._nearest(rows, self.labels[numbers], table, near)
-            self.labels[numbers] = found
-            return partial_sums(rows, found, k)
-
-        found = total(self._each(part, self._parts(k)), centroids.shape, advance)
-        if labels is not None:
-            labels[:] = self.labels
-        return found
-
-    def _parts(self, k: int) -> Iterable[np.ndarray]:
-        """Numbers of rows, window by window, each window in the order of the lists."""
-        for start in range(0, len(self.rows), self._window):
-            order = start + order_of(self.labels[start : start + self._window], k)
-            yield from np.split(order, range(CHUNK, len(order), CHUNK))
-
-    @staticmethod
-    def _nearest(rows: np.ndarray, lists: np.ndarray, table: NearestTable, near: np.ndarray) -> np.ndarray:
-        """Return the nearest of the lists near theirs; rows in the order of their lists share those."""
-        found = np.empty(len(rows), np.int32)
-        extended = table.extended(rows)
-        for start in range(0, len(rows), _ROWS_AT_ONCE):
-            part = slice(start, start + _ROWS_AT_ONCE)
-            here = lists[part]
-            some = np.unique(near[here[np.flatnonzero(np.diff(here, prepend=-1))]])
-            products = extended[part] @ table.rows.take(some, axis=0).T
-            found[part] = some[products.argmax(axis=1)]
-        return found
-
-
-class Faiss(Cpu):
-    """faiss.Kmeans makes the passes; the CPU does the rest, such as the sizes of the lists."""
-
-    def __init__(self, threads: int) -> None:
-        try:
-            self._faiss: Any = import_module("faiss")
-        except ImportError:
-            raise ClusteringError(
-                "device 'faiss' needs faiss, which is missing: pip install faiss-cpu"
-            ) from None
-        super().__init__(threads)
-        self.label = f"faiss {self._faiss.__version__}, {threads} thread{'s' * (threads > 1)}"
-
-    def train(
-        self, rows: np.ndarray, k: int, passes: int, spherical: bool, seed: int
-    ) -> tuple[np.ndarray, list[float]]:
-        """Return the centroids, and the inertia at the beginning of each pass, as faiss computes it."""
-        kmeans = self._faiss.Kmeans(
-            rows.shape[1], k, niter=passes, spherical=spherical, seed=seed + 1,
-            min_points_per_centroid=1, max_points_per_centroid=len(rows) // k + 1,
-        )  # fmt: skip
-        with threadpool_limits(self.threads):
-            kmeans.train(rows)
-        history = kmeans.obj / len(rows)
-        if spherical:  # faiss adds up inner products
-            squares = sum(float(np.vdot(part, part)) for part in np.array_split(rows, len(rows) // 8192 + 1))
-            history = squares / len(rows) - 2 * history + 1
-        return np.ascontiguousarray(kmeans.centroids, np.float32), history.tolist()
+        sums, counts, squares = np.zeros(centroids.shape), np.zeros(k, np.int64), 0.0
+        for lists, part_sums, part_counts, part_squares in self._each(part, range(0, len(self.rows), CHUNK)):
+            sums[lists] += part_sums
+            counts[lists] += part_counts
+            squares += part_squares
+            if advance is not None:
+                advance(int(part_counts.sum()))
+        return Pass(sums, counts, squares)

@@ -8,16 +8,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .device import Advance, HeldRows, ignore_progress
-from .nearest import NearestTable
+from .cpu import Advance, NearestTable
+from .gpu import HeldRows
 
 # Passes end when one reduces the inertia by less than this share.
 ENOUGH = 1e-3
 _ROUNDS_OF_FILLING = 12
 _ROWS_A_SEED = 16  # among which a seed is looked for, at first
 _LEAST_ROWS = 4096
-_SEEDING_BLOCK = 8192
-_HASHED_BLOCK = 4096
+_BLOCK = 8192
 # What float32 products can distinguish: a squared distance, relative to the vector's squared length.
 _LEAST_GAP = 1e-6
 
@@ -38,18 +37,10 @@ class KMeans:
     seed: tuple[int, ...]
 
     def improve(
-        self,
-        held: HeldRows,
-        centroids: np.ndarray,
-        number: int,
-        labels: np.ndarray | None = None,
-        advance: Advance = ignore_progress,
+        self, held: HeldRows, centroids: np.ndarray, number: int, advance: Advance | None = None
     ) -> Lists:
-        """Make one pass; a list without rows moves to a row far from its centroid, and has a count of 0.
-
-        `labels`, (n,) int32, receives the number of each row's list.
-        """
-        found = held.run(centroids, self.spherical, labels, advance)
+        """Make one pass; a list without rows moves to a row far from its centroid, and has a count of 0."""
+        found = held.run(centroids, self.spherical, advance=advance)
         means = found.means(centroids, self.spherical)
         inertia = found.inertia(means)
         return Lists(self._seeded(held, means, found.counts, number), found.counts, inertia)
@@ -67,15 +58,6 @@ class KMeans:
             lists = self.measure(held, self._seeded(held, *lists[:2], number + turn))
         return lists
 
-    def _seeded(self, held: HeldRows, centroids: np.ndarray, counts: np.ndarray, number: int) -> np.ndarray:
-        empty = np.flatnonzero(counts == 0)
-        if len(empty):
-            rng = np.random.default_rng([*self.seed, number])
-            new = seeds(held.rows, centroids[counts > 0], len(empty), self.spherical, rng)
-            centroids = centroids.copy()
-            centroids[empty[: len(new)]] = new
-        return centroids
-
     def train(self, held: HeldRows, k: int, passes: int) -> Lists:
         """Start from random rows, and make at most `passes` passes; rows too alike give fewer lists."""
         rng = np.random.default_rng([*self.seed, 0])
@@ -92,10 +74,32 @@ class KMeans:
         centroids, counts, inertia = self.fill(held, lists, passes + 1)
         return Lists(centroids[counts > 0], counts[counts > 0], inertia)
 
+    def _seeded(self, held: HeldRows, centroids: np.ndarray, counts: np.ndarray, number: int) -> np.ndarray:
+        empty = np.flatnonzero(counts == 0)
+        if len(empty):
+            rng = np.random.default_rng([*self.seed, number])
+            new = seeds(held.rows, centroids[counts > 0], len(empty), self.spherical, rng)
+            centroids = centroids.copy()
+            centroids[empty[: len(new)]] = new
+        return centroids
 
-def is_finished(history: list[float], enough: float = ENOUGH) -> bool:
+
+def shares(k: int, counts: np.ndarray) -> np.ndarray:
+    """Share k lists among groups of these sizes.
+
+    Each group gets one, and the rest go in proportion to the sizes; no group gets more lists than rows.
+    """
+    exact = (k - np.count_nonzero(counts)) * counts / counts.sum()
+    lists = np.minimum((counts > 0) + np.floor(exact).astype(np.int64), counts)
+    while missing := k - int(lists.sum()):
+        next_ones = np.argsort(np.where(lists < counts, lists - exact, np.inf), kind="stable")
+        lists[next_ones[: min(missing, np.count_nonzero(lists < counts))]] += 1
+    return lists
+
+
+def is_finished(history: list[float]) -> bool:
     """Whether the last pass has changed so little that another is not worth its time."""
-    return len(history) > 1 and history[-2] - history[-1] <= enough * history[-2]
+    return len(history) > 1 and history[-2] - history[-1] <= ENOUGH * history[-2]
 
 
 def seeds(
@@ -107,52 +111,42 @@ def seeds(
     k-means++ (Arthur and Vassilvitskii, 2007): first from some of the rows, then from all if too few are
     found.
     """
+    table = NearestTable(centroids, spherical)
     for among in (max(_LEAST_ROWS, _ROWS_A_SEED * count), len(rows)):
-        if among < len(rows):
-            numbers = np.sort(rng.choice(len(rows), among, replace=False))
-        else:
-            numbers = np.arange(len(rows))
-        gaps, hashed = _gaps(rows, numbers, centroids, spherical)
+        among = min(among, len(rows))
+        numbers = np.sort(rng.choice(len(rows), among, replace=False))
+        gaps, hashed = np.empty(among, np.float32), np.empty(among, np.uint64)
+        for start in range(0, among, _BLOCK):
+            part = slice(start, start + _BLOCK)
+            block = rows[numbers[part]]
+            hashed[part] = hashes(block, spherical)
+            gaps[part] = _gaps(block, centroids[table.nearest(block)], spherical)
         _, first = np.unique(hashed, return_index=True)
         first = first[gaps[first] > 0]
         # The least of exponentially distributed numbers with these rates: a draw without replacement.
         keys = rng.standard_exponential(len(first)) / gaps[first]
-        if len(first) >= count or len(numbers) == len(rows):
+        if len(first) >= count or among == len(rows):
             break
     chosen = rows[numbers[np.sort(first[np.argsort(keys, kind="stable")[:count]])]]
     return normalized(chosen) if spherical else chosen
 
 
-def _gaps(
-    rows: np.ndarray, numbers: np.ndarray, centroids: np.ndarray, spherical: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Squared distance of each of these rows from its nearest centroid, 0 if indistinguishable; its hash."""
-    table = NearestTable(centroids, spherical)
-    gaps = np.empty(len(numbers), np.float32)
-    hashed = np.empty(len(numbers), np.uint64)
-    for start in range(0, len(numbers), _SEEDING_BLOCK):
-        part = rows[numbers[start : start + _SEEDING_BLOCK]]
-        hashed[start : start + len(part)] = hashes(part, spherical)
-        nearest = centroids[table.nearest(part)]
-        if spherical:
-            part = normalized(part)
-        gap = ((part - nearest) ** 2).sum(axis=1)
-        least = _LEAST_GAP * np.maximum((part**2).sum(axis=1), (nearest**2).sum(axis=1))
-        gaps[start : start + len(part)] = np.where(gap > least, gap, 0)
-    return gaps, hashed
+def _gaps(rows: np.ndarray, nearest: np.ndarray, spherical: bool) -> np.ndarray:
+    """Squared distance of each row from its nearest centroid, 0 where they cannot be distinguished."""
+    rows = normalized(rows) if spherical else rows
+    gaps = ((rows - nearest) ** 2).sum(axis=1)
+    least = _LEAST_GAP * np.maximum((rows**2).sum(axis=1), (nearest**2).sum(axis=1))
+    return np.where(gaps > least, gaps, 0)
 
 
 def hashes(rows: np.ndarray, spherical: bool) -> np.ndarray:
     """Return a number for each row, (n,) uint64: the same for equal vectors, or directions if `spherical`."""
     odd = np.random.default_rng(0).integers(0, 2**63, rows.shape[1], np.uint64) * 2 + 1
-    found = np.empty(len(rows), np.uint64)
-    for start in range(0, len(rows), _HASHED_BLOCK):
-        part = rows[start : start + _HASHED_BLOCK] + np.float32(0)  # -0.0 is 0.0
-        if spherical:
-            part = np.round(normalized(part), 5) + np.float32(0)
-        bits = part.view(np.uint32).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        bits ^= bits >> np.uint64(32)
-        found[start : start + _HASHED_BLOCK] = (bits * odd).sum(axis=1)
+    rows = np.round(normalized(rows), 5) if spherical else rows
+    bits = (rows + np.float32(0)).view(np.uint32).astype(np.uint64)  # -0.0 becomes 0.0
+    bits *= np.uint64(0x9E3779B97F4A7C15)
+    bits ^= bits >> np.uint64(32)
+    found: np.ndarray = (bits * odd).sum(axis=1)
     return found
 
 

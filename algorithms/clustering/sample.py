@@ -1,23 +1,28 @@
-"""The sample: rows drawn at random, in memory or in a file, that every pass goes through."""
+"""What a clustering keeps: a random sample, and the state that an interrupted run resumes from."""
 
 import errno
+import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 
-from . import machine
-from .device import Advance
-from .settings import ClusteringError
+from .settings import ClusteringError, Settings
 
 BLOCK_BYTES = 4 * 2**20  # that are read at once
 FAR_APART = 256  # if fewer than one row in this many is drawn, the rows are read one by one
+SECONDS_BETWEEN_SAVES = 20.0
+FORM = 2  # changes when the same rows and settings give another result or another state
 _MOST_FOR_HYPERGEOMETRIC = 10**9  # NumPy's bound
-_ORDERED_BYTES = 64 * 2**20  # of a file that are put into order at a time
+_ORDERED_BYTES = 64 * 2**20  # of the sample that are read at a time
+_IDENTIFYING_ROWS = 64  # by which datasets are distinguished
 
 
 def drawn_blocks(rows: Any, count: int, unit_rows: bool, rng: np.random.Generator) -> Iterator[np.ndarray]:
@@ -32,11 +37,15 @@ def drawn_blocks(rows: Any, count: int, unit_rows: bool, rng: np.random.Generato
     for start in range(0, rows.shape[0], size):
         stop = min(start + size, rows.shape[0])
         rows_left -= stop - start
-        drawn = _drawn_from_block(rng, stop - start, rows_left, missing)
+        drawn = drawn_here(rng, stop - start, rows_left, missing)
         if drawn:
             missing -= drawn
             numbers = start + np.sort(rng.choice(stop - start, drawn, replace=False, shuffle=False))
-            yield _checked(rows, numbers, _read(rows, numbers, start, stop), unit_rows)
+            if drawn * FAR_APART < stop - start:
+                vectors = np.concatenate([np.asarray(rows[n : n + 1]) for n in numbers.tolist()])
+            else:
+                vectors = np.asarray(rows[start:stop])[numbers - start]
+            yield _checked(rows, numbers, np.ascontiguousarray(vectors, np.float32), unit_rows)
 
 
 def every_block(rows: Any) -> Iterator[np.ndarray]:
@@ -51,20 +60,12 @@ def _block_rows(rows: Any) -> int:
     return max(1, BLOCK_BYTES // max(1, rows.shape[1] * np.dtype(rows.dtype).itemsize))
 
 
-def _drawn_from_block(rng: np.random.Generator, here: int, later: int, missing: int) -> int:
+def drawn_here(rng: np.random.Generator, here: int, later: int, missing: int) -> int:
     """How many of the `missing` rows are among those `here`; the others are among those `later`."""
     if here + later < _MOST_FOR_HYPERGEOMETRIC:
         return int(rng.hypergeometric(here, later, missing))
     drawn = int(rng.binomial(here, missing / (here + later)))
     return max(missing - later, min(drawn, missing))
-
-
-def _read(rows: Any, numbers: np.ndarray, start: int, stop: int) -> np.ndarray:
-    if len(numbers) * FAR_APART < stop - start:
-        vectors = np.concatenate([np.asarray(rows[n : n + 1]) for n in numbers.tolist()])
-    else:
-        vectors = np.asarray(rows[start:stop])[numbers - start]
-    return np.ascontiguousarray(vectors, np.float32)
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -84,79 +85,9 @@ def _checked(rows: Any, numbers: np.ndarray, vectors: np.ndarray, unit_rows: boo
     return vectors
 
 
-class ClusteringSample:
-    """(n, dimension) float32 less `shift`, (dimension,), which makes the differences of rows more exact."""
-
-    def __init__(self, rows: np.ndarray, shift: np.ndarray, file: Path | None = None) -> None:
-        self.rows, self.shift, self.file = rows, shift, file
-
-    def group(self, labels: np.ndarray, grouped_file: Path) -> np.ndarray:
-        """Put the rows of each group, `labels` (n,), next to one another; return the groups' sizes.
-
-        This needs as much memory again for a moment, or a second file. The first file is left in place.
-        """
-        counts = np.bincount(labels)
-        if self.file is None:
-            self.rows = np.take(self.rows, np.argsort(labels, kind="stable"), axis=0)
-            return counts
-        grouped = _new_file(grouped_file, self.rows.shape)
-        ends = np.cumsum(counts) - counts
-        size = max(1, _ORDERED_BYTES // (4 * max(1, self.rows.shape[1])))
-        for start in range(0, len(labels), size):
-            here = labels[start : start + size]
-            rows = self.rows[start : start + size][np.argsort(here, kind="stable")]
-            done = 0
-            for group, count in enumerate(np.bincount(here).tolist()):
-                grouped[ends[group] : ends[group] + count] = rows[done : done + count]
-                ends[group] += count
-                done += count
-        self.rows, self.file = _mapped(grouped_file), grouped_file
-        return counts
-
-
-def open_sample(file: Path, shift: np.ndarray) -> ClusteringSample:
-    """Return the sample that a file holds."""
-    return ClusteringSample(_mapped(file), shift, file)
-
-
-def new_sample(
-    blocks: Iterable[np.ndarray],
-    shape: tuple[int, int],
-    is_shifted: bool,
-    file: Path | None,
-    advance: Advance,
-) -> ClusteringSample:
-    """Keep the rows of `blocks` in memory or in `file`, shifted by the mean of the first block."""
-    rows = np.empty(shape, np.float32) if file is None else _new_file(file, shape)
-    shift = np.zeros(shape[1], np.float32)
-    done = 0
-    for block in blocks:
-        if is_shifted and not done:
-            shift = block.mean(axis=0, dtype=np.float64).astype(np.float32)
-        np.subtract(block, shift, out=rows[done : done + len(block)])
-        done += len(block)
-        advance(len(block))
-    assert done == len(rows)
-    if file is None:
-        return ClusteringSample(rows, shift)
-    del rows
-    return open_sample(file, shift)
-
-
-def memory_for_sample(given: int | None) -> int:
-    """Bytes that the sample may take in memory, where it is held twice for a moment."""
-    if given is not None:
-        return given
-    return min(psutil.virtual_memory().available, machine.memory_bytes()) // 2
-
-
-def _mapped(file: Path) -> np.ndarray:
-    return np.asarray(np.load(file, mmap_mode="r"))
-
-
-def _new_file(file: Path, shape: tuple[int, ...]) -> np.ndarray:
+def new_file(file: Path, shape: tuple[int, int]) -> np.ndarray:
     """Make an NPY file of float32 and map it; its space on the disk is reserved at once."""
-    needed = 4 * int(np.prod(shape))
+    needed = 4 * shape[0] * shape[1]
     free = shutil.disk_usage(file.parent).free
     try:
         if needed > free:
@@ -171,3 +102,100 @@ def _new_file(file: Path, shape: tuple[int, ...]) -> np.ndarray:
             f" left: {error.strerror}: name a folder on a larger disk, or give a smaller sampling_factor"
         ) from None
     return rows
+
+
+class ClusteringState:
+    """Named arrays in a file of a folder, for one clustering; they are kept if `is_kept`.
+
+    `sample_file` is for a sample that is too large for memory.
+    """
+
+    def __init__(self, folder: Path, is_kept: bool, identity: str) -> None:
+        self.is_kept, self.sample_file = is_kept, folder / "sample.npy"
+        self._file, self._identity = state_file(folder), identity
+        self.values = self._read()
+        self._saved = time.monotonic()
+        self._started = self._saved - float(self.values.get("seconds", 0))
+
+    @property
+    def seconds(self) -> float:
+        """Time taken, including that of interrupted runs up to their last save."""
+        return time.monotonic() - self._started
+
+    def save(self, must: bool = False, **values: Any) -> None:
+        """Keep these values as well; write all to disk if the last time is long enough ago, or if `must`."""
+        self.values |= values
+        if not self.is_kept or (time.monotonic() < self._saved + SECONDS_BETWEEN_SAVES and not must):
+            return
+        partial = self._file.with_suffix(".partial")
+        with partial.open("wb") as file:
+            np.savez(file, **{**self.values, "identity": self._identity, "seconds": self.seconds})
+        partial.replace(self._file)
+        self._saved = time.monotonic()
+
+    def remove(self) -> None:
+        """Delete all files."""
+        for file in (self._file, self._file.with_suffix(".partial"), self.sample_file):
+            file.unlink(missing_ok=True)
+
+    def _read(self) -> dict[str, Any]:
+        """Return what was saved; nothing if it is damaged, absent or of another clustering."""
+        try:
+            with np.load(self._file) as saved:
+                if str(saved["identity"]) == self._identity:
+                    return {name: saved[name] for name in saved.files if name != "identity"}
+        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
+            pass
+        return {}
+
+
+def grouped_rows(sample: np.ndarray, labels: np.ndarray, groups: range) -> Iterator[tuple[int, np.ndarray]]:
+    """Read the sample once, and yield the rows of each of these groups."""
+    numbers = np.flatnonzero((labels >= groups.start) & (labels < groups.stop))
+    order = np.argsort(labels[numbers], kind="stable")
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order))
+    rows = np.empty((len(numbers), sample.shape[1]), np.float32)
+    size = max(1, _ORDERED_BYTES // (4 * sample.shape[1]))
+    for start in range(0, len(numbers), size):
+        rows[places[start : start + size]] = sample[numbers[start : start + size]]
+    stops = np.cumsum(np.bincount(labels[numbers] - groups.start, minlength=len(groups)))
+    parts = zip(groups, np.split(rows, stops[:-1]), strict=True)
+    yield from ((group, part) for group, part in parts if len(part))
+
+
+@contextmanager
+def place_for(folder: Path | None) -> Iterator[Path]:
+    """Give a folder for a clustering's files: this one, made if need be, or a temporary one."""
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="clustering-") as temporary:
+            yield Path(temporary)
+        return
+    is_ours = not folder.exists() or state_file(folder).exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ClusteringError(f"the folder {folder} cannot be made: {error.strerror}") from None
+    try:
+        yield folder
+    finally:
+        if is_ours and not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def state_file(folder: Path) -> Path:
+    """Return where the state is kept."""
+    return folder / "clustering.npz"
+
+
+def identity(rows: Any, settings: Settings) -> str:
+    """Identify a clustering by the settings, the rows' shape and some of the rows."""
+    mark = hashlib.blake2b(digest_size=16)
+    numbers = np.linspace(0, rows.shape[0] - 1, _IDENTIFYING_ROWS).astype(np.int64)
+    for number in np.unique(numbers).tolist():
+        mark.update(np.ascontiguousarray(rows[number : number + 1]).tobytes())
+    given = (
+        settings.lists, settings.spherical, settings.unit_rows, settings.sampling_factor,
+        settings.iterations, settings.algorithm, settings.device, settings.seed,
+    )  # fmt: skip
+    return f"{FORM} {tuple(rows.shape)} {rows.dtype} {given} {mark.hexdigest()}"

@@ -1,15 +1,25 @@
-"""What a clustering is to do, what it returns, and its exception."""
+"""What a clustering is to do, what it returns, its exception, and what it may use of the machine."""
 
+import os
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
-DEVICES = ("cpu", "faiss", "gpu", "torch", "cupy")
+DEVICES = ("cpu", "gpu")
 ALGORITHMS = ("lloyd", "hierarchical")
+METRICS = ("euclidean", "angular", "ip")  # whose near vectors lie in near cells
 _LEAST = {
     "sampling_factor": 1, "iterations": 0, "threads": 1, "memory": 1, "device_memory": 1, "seed": 0
 }  # fmt: skip
+# Where Linux shows a control group's memory limit: version 2, then version 1.
+_MEMORY_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
 
 
 class ClusteringError(RuntimeError):
@@ -20,12 +30,11 @@ class ClusteringError(RuntimeError):
 class Settings:
     """How to cluster; an argument that VectorChord has too keeps its name.
 
-    `lists`: the number of lists of each level, the coarsest first. `algorithm` applies to one level; with
-    more levels, k-means makes the lists inside each list of the level above. `spherical`: centroids are
-    normalised, and a row belongs to the centroid with the largest inner product. `unit_rows`: rows are
-    normalised first, as for angular. `sampling_factor`: sampled rows for each list of the last level.
-    `iterations`: the most passes over the sample. `memory` and `device_memory` are in bytes. None stands for
-    half of the available memory, and for what the GPU has free.
+    `lists`: the number of lists, [LISTS] or [COARSE, LISTS]. `algorithm` applies to one level; with two,
+    k-means makes the lists inside each coarse one. `spherical`: centroids are normalised, and a row belongs
+    to the centroid with the largest inner product. `unit_rows`: rows are normalised first, as for angular.
+    `sampling_factor`: sampled rows for each list. `iterations`: the most passes over the sample. `memory` and
+    `device_memory` are in bytes. None stands for half of the available memory, and for what the GPU has free.
     """
 
     lists: list[int]
@@ -43,9 +52,9 @@ class Settings:
     def __post_init__(self) -> None:
         lists = self.lists
         whole = isinstance(lists, list) and all(type(n) is int and n > 0 for n in lists)
-        if not whole or not lists or lists != sorted(lists):
+        if not whole or not 1 <= len(lists) <= 2 or lists != sorted(lists):
             raise ClusteringError(
-                f"lists is {lists}: give one whole number for each level, ascending, as [50, 8000]"
+                f"lists is {lists}: give one whole number, or two, ascending, as [50, 8000]"
             )
         for name, smallest in _LEAST.items():
             value: Any = getattr(self, name)
@@ -56,15 +65,21 @@ class Settings:
             if getattr(self, name) not in known:
                 raise ClusteringError(f"{name} is '{getattr(self, name)}': use one of {', '.join(known)}")
 
+    def memory_bytes(self) -> int:
+        """Return the bytes that the sample may take in memory, where it is held twice for a moment."""
+        if self.memory is not None:
+            return self.memory
+        return min(psutil.virtual_memory().available, memory_bytes()) // 2
+
 
 @dataclass(frozen=True)
 class Clustering:
     """The result.
 
-    `centroids`: (sum(lists), dimension) float32, the coarsest level's first. `sizes`: (lists[-1],) int64, the
-    number of sampled rows in each list of the last level. `inertia`: the mean squared distance of a sampled
-    row to the centroid of its list; `history`: the same after each pass. `seconds` includes those of
-    interrupted runs. `device`: what computed, e.g. "torch cuda:0 NVIDIA H100".
+    `centroids`: (sum(lists), dimension) float32, the coarse ones first. `sizes`: (lists[-1],) int64, the
+    number of sampled rows in each list. `inertia`: the mean squared distance of a sampled row to the centroid
+    of its list; `history`: the same after each pass. `seconds` includes those of interrupted runs. `device`:
+    what computed, e.g. "torch cuda:0 NVIDIA H100".
     """
 
     centroids: np.ndarray
@@ -75,3 +90,19 @@ class Clustering:
     sample_rows: int
     seconds: float
     device: str
+
+
+def memory_bytes() -> int:
+    """Memory that processes here may use: the machine's, or less where a container limits it."""
+    limits = [psutil.virtual_memory().total]
+    for file in _MEMORY_LIMITS:
+        with suppress(OSError, ValueError):  # absent, or "max"
+            limits.append(int(file.read_text()))
+    return min(limits)
+
+
+def cores() -> int:
+    """CPUs that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

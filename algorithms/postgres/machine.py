@@ -5,8 +5,8 @@ import shutil
 import stat
 from pathlib import Path
 
-from ..clustering.machine import cores as cores
-from ..clustering.machine import memory_bytes as memory_bytes
+from ..clustering.settings import cores as cores
+from ..clustering.settings import memory_bytes as memory_bytes
 
 
 def free_disk_bytes(folder: Path) -> int:

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ..clustering.clustering import cluster, open_device
+from ..clustering.clustering import cluster
+from ..clustering.gpu import open_device
+from ..clustering.sample import FORM
 from ..clustering.settings import Clustering, ClusteringError, Settings
-from ..clustering.state import FORM
 from ..postgres import machine
 from ..postgres.arguments import whole_number
 from ..postgres.errors import PostgresError

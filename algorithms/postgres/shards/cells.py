@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import psycopg
 
-from ...clustering.cells import Cells
+from ...clustering.cells import FORM, Cells, find_cells, spread
+from ...clustering.settings import ClusteringError
 from .. import catalog
 from ..catalog import SCHEMA
 from ..errors import PostgresError
@@ -62,9 +63,6 @@ def cells_of_rows(
     `mark` identifies the rows. `enter` is called before cells are found. PostgresError says why there are
     none.
     """
-    from ...clustering.settings import ClusteringError  # which other engines do not need
-    from ...clustering.spreading import FORM, cells_of, spread
-
     name = f"{FORM} {mark} {count} {metric}"
     with server.explaining("looking for the cells of the rows"), server.connect() as connection:
         catalog.prepare(connection)
@@ -74,7 +72,7 @@ def cells_of_rows(
     enter()
     began = time.perf_counter()
     try:
-        cells = cells_of(rows, count, metric)
+        cells = find_cells(rows, count, metric)
         made = CellsOfRows(cells, spread(rows, cells), time.perf_counter() - began)
     except ClusteringError as error:
         raise PostgresError(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...clustering.cells import METRICS
+from ...clustering.settings import METRICS
 from ..columns import Column, VectorColumn
 from ..errors import PostgresError
 from ..routing import Router
