@@ -1,34 +1,38 @@
-"""Fetch files over several connections, segment by segment, and go on after failures."""
+"""Fetch files, several at a time, and go on after failures."""
 
 import queue
+import shutil
 import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
 
-from ann_benchmarks.common.errors import one_line
-from ann_benchmarks.common.files import require_space
+from ann_benchmarks.common.errors import UserError, one_line
+from ann_benchmarks.common.files import disk_errors, require_space
 
-from .journal import DownloadRequest, byte_bar
-from .partial import Closed
+from .partial import DownloadRequest, Partial
+from .record import byte_bar
 from .server import IgnoresRanges, Refused, Remote, Session, Temporary, TooSlow, inquire, read_all, read_part
-from .task import FileTask
 
 ATTEMPTS = 5  # in a row that bring nothing new
 LEAST_PROGRESS = 1000  # bytes that count as something new
 FIRST_PAUSE = 1.0  # seconds before the second attempt; doubled for each one after
-WORTH_A_LINE = 4.0  # seconds of a pause that the user should know about
+GRACE = 2.0  # seconds in which connections close their files when a run ends early
+LEAST_EXPLAINED = 4.0  # seconds of a pause that the user should know about
 
-Job = Callable[[Session], None]
 
+def fetch(files: Sequence[DownloadRequest], connections: int = 4, hint: str = "") -> None:
+    """Download every file that is not there yet; each has its name when it is whole, or not at all.
 
-def fetch_files(files: Sequence[DownloadRequest], connections: int, hint: str) -> None:
-    """Do what `fetch` says."""
+    Each connection takes the next file. What has arrived stays next to it, for the next call to go on from.
+    Raises UserError when a server has no such file, keeps failing or sends something else, or when the disk
+    is too small; `hint` says what may help besides running again, such as "name a mirror in VARIABLE".
+    """
     missing = [file for file in {file.path: file for file in files}.values() if not file.path.exists()]
     if not missing:
         return
@@ -36,203 +40,196 @@ def fetch_files(files: Sequence[DownloadRequest], connections: int, hint: str) -
         require_space(folder, 0)
     others = f" and {len(missing) - 1:,} other files" if len(missing) > 1 else ""
     print(f"downloading {missing[0].url}{others}", file=sys.stderr)
-    _Fetch(missing, max(1, connections), hint).run()
+    tasks = [FileTask(file, hint) for file in missing]
+    _work_off([task.inquire for task in tasks], connections)
+    needs: Counter[int] = Counter()  # by the disk
+    folders: dict[int, Path] = {}
+    for task in tasks:
+        folder = task.request.path.parent
+        folders[folder.stat().st_dev] = folder
+        needs[folder.stat().st_dev] += max((task.length or 0) - task.partial.kept(), 0)
+    for device, size in needs.items():
+        require_space(folders[device], size)
+    lengths = [task.length for task in tasks]
+    total = None if None in lengths else sum(length or 0 for length in lengths)
+    name = missing[0].path.name if len(missing) == 1 else f"{len(missing):,} files"
+    with byte_bar(total, name) as bar:
+        _work_off([partial(task.fetch, bar) for task in tasks], connections)
 
 
-class _Fetch:
-    def __init__(self, files: list[DownloadRequest], connections: int, hint: str) -> None:
-        self._tasks = [FileTask(request, hint) for request in files]
-        self._connections = connections
-        self._lock = threading.RLock()
-        self._stop = threading.Event()
-        self._explained_until = 0.0
-        self._busy: list[FileTask] = []  # files that other runs are downloading
+class Abandoned(Exception):
+    """Another file has failed, or the user has interrupted the run."""
 
-    def run(self) -> None:
+
+Job = Callable[[Session, threading.Event], None]
+
+
+def _work_off(jobs: Sequence[Job], connections: int) -> None:
+    """Run jobs on all connections until there are none; when one fails, the event ends the others."""
+    waiting, stop = deque(jobs), threading.Event()
+    outcomes: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+
+    def work() -> None:
         try:
-            inquiries = deque(partial(self._inquire, task) for task in self._tasks)
-            self._work_off(lambda: inquiries.popleft() if inquiries else None)
-            self._require_space()
-            lengths = [task.length for task in self._tasks]
-            name = self._tasks[0].request.path.name if len(lengths) == 1 else f"{len(lengths):,} files"
-            total = None if None in lengths else sum(length or 0 for length in lengths)
-            self._bar = byte_bar(total, name, initial=sum(task.counted for task in self._tasks))
-            with self._bar:
-                self._transfer()
-        finally:
-            self._stop.set()
-            for task in self._tasks:
-                task.partial.close()
+            with Session() as session:
+                while waiting and not stop.is_set():
+                    try:
+                        job = waiting.popleft()
+                    except IndexError:  # another thread was faster
+                        break
+                    job(session, stop)
+            outcomes.put(None)
+        except BaseException as error:
+            outcomes.put(error)
 
-    def _transfer(self) -> None:
-        waiting = self._tasks
-        while waiting:
-            self._busy, self._queue = [], deque(waiting)
-            self._work_off(self._next_job)
-            waiting = self._busy
-            if waiting:  # no lock is held here, so that two runs never wait for each other
-                waiting[0].partial.acquire(wait=True)
-
-    def _work_off(self, take: Callable[[], Job | None]) -> None:
-        """Run jobs on all connections until there are none, or one fails."""
-        outcomes: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-
-        def work() -> None:
-            try:
-                with Session() as session:
-                    while not self._stop.is_set():
-                        with self._lock:
-                            job = take()
-                        if job is None:
-                            break
-                        job(session)
-                outcomes.put(None)
-            except BaseException as error:
-                outcomes.put(error)
-
-        # Daemons: an interrupted run does not wait for a server that is silent.
-        threads = [threading.Thread(target=work, daemon=True) for _ in range(self._connections)]
-        for thread in threads:
-            thread.start()
+    # Daemons: an interrupted run does not wait for a server that is silent.
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(max(1, min(connections, len(jobs))))]
+    for thread in threads:
+        thread.start()
+    try:
         for _ in threads:
             error = outcomes.get()
             if error is not None:
                 raise error
+    finally:
+        stop.set()
+        until = time.monotonic() + GRACE
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
 
-    def _inquire(self, task: FileTask, session: Session) -> None:
-        request = task.request
+
+class FileTask:
+    """A file on its way; `hint` says what else the user can do without it."""
+
+    _explaining = threading.Lock()
+    _explained_until = 0.0
+
+    def __init__(self, request: DownloadRequest, hint: str) -> None:
+        self.request, self._hint = request, hint
+        self.partial = Partial(request)
+        self.remote = Remote(None, "")
+
+    @property
+    def length(self) -> int | None:
+        """Bytes that will be on disk, if known."""
+        return self.remote.total if self.request.first_bytes is None else self.request.first_bytes
+
+    def most(self) -> int:
+        """Return the bytes that may arrive in one piece: half of the disk's room where nobody knows."""
+        known = self.request.size if self.request.size is not None else self.length
+        return known if known is not None else shutil.disk_usage(self.request.path.parent).free // 2
+
+    def inquire(self, session: Session, stop: threading.Event) -> None:
+        """Ask the server what it has."""
 
         def attempt() -> None:
-            task.remote = inquire(session, request.url)
-            arrived = task.partial.arrived_before(task.remote)
-            if arrived and not task.remote.validator:
+            self.remote = inquire(session, self.request.url)
+            if not self.remote.validator and self.partial.kept():
                 # A page of some proxy, more likely than not: no reason to lose what has arrived.
                 raise Temporary(
-                    f"the server no longer sends parts of the file (delete {request.journal} to start again)"
+                    "the server no longer sends parts of the file"
+                    f" (delete {self.request.journal} to start again)"
                 )
-            task.counted = max(arrived, 0)
 
-        self._persist(task, attempt, lambda: 0)
-        task.check_size(task.remote.total)
+        self._persist(attempt, stop)
+        self._check_size(self.remote.total)
 
-    def _require_space(self) -> None:
-        needs: Counter[int] = Counter()  # by the disk
-        folders: dict[int, Path] = {}
-        for task in self._tasks:
-            device = task.request.path.parent.stat().st_dev
-            folders[device] = task.request.path.parent
-            needs[device] += max(task.lacking, 0)
-        for device, size in needs.items():
-            require_space(folders[device], size)
+    def fetch(self, bar: "tqdm[None]", session: Session, stop: threading.Event) -> None:
+        """Have the file, unless another run has it first."""
+        with disk_errors(self.request.partial):
+            if not self.partial.acquire():
+                bar.update(self.length or 0)
+                return
+            try:
+                self._fetch(bar, session, stop)
+            finally:
+                self.partial.close()
 
-    def _next_job(self) -> Job | None:
-        while self._queue:
-            task = self._queue[0]
-            if task.todo is None and task.partial.acquire():
-                missing = task.partial.begin(task.remote)
-                task.todo = deque(missing) if missing else deque([None])
-                self._count(task, task.partial.arrived - task.counted)
-            if task.todo:
-                task.running += 1
-                return partial(self._work_on, task, task.todo.popleft())
-            self._queue.popleft()
-            if task.todo is None and not task.request.path.exists():
-                self._busy.append(task)
-            elif task.todo is None:
-                self._count(task, task.lacking)
-        return None
-
-    def _work_on(self, task: FileTask, number: int | None, session: Session) -> None:
-        if number is not None:
-            self._fetch_segment(task, number, session)
-        with self._lock:
-            task.running -= 1
-            last = not task.running and not task.todo
-        if last:
-            if not task.remote.validator:
-                self._fetch_whole(task, session)
-            task.check_sum()
-            task.name()
-
-    def _fetch_segment(self, task: FileTask, number: int, session: Session) -> None:
-        remote, span = task.remote, task.partial.span(number)
-        have, digest = task.partial.resume(number)
-        position = span.start + have
-
-        def attempt() -> None:
-            nonlocal position
-            while position < span.stop:
-                for chunk in read_part(session, task.request.url, remote, position, span.stop):
-                    task.partial.write(chunk, position, number)
-                    digest.update(chunk)
-                    position += len(chunk)
-                    self._count(task, len(chunk))
-
+    def _fetch(self, bar: "tqdm[None]", session: Session, stop: threading.Event) -> None:
+        first, has_parts = self.request.first_bytes, bool(self.remote.validator)
+        self.partial.begin(self.remote)
+        bar.update(self.partial.position)
+        if has_parts:
+            try:
+                self._persist(lambda: self._fetch_rest(session, stop, bar), stop)
+            except IgnoresRanges:
+                has_parts = False
+        if not has_parts:
+            self._persist(lambda: self._fetch_whole(session, stop, bar), stop)
+            if first is None or self.partial.position < first:
+                self._check_size(self.partial.position)
         try:
-            self._persist(task, attempt, lambda: position)
-        except IgnoresRanges:
-            with self._lock:  # whoever is the last to notice fetches it in one piece
-                task.remote = Remote(task.remote.total, "")
-                assert task.todo is not None
-                task.todo.clear()
-            return
-        task.partial.finished(number, digest.hexdigest())
+            self.partial.name()
+        except UserError as error:
+            if self.request.partial.exists():
+                raise
+            raise self.failure(f"what arrived {error}", "try again") from None
 
-    def _fetch_whole(self, task: FileTask, session: Session) -> None:
-        position = 0
-        most = task.most()
+    def _fetch_rest(self, session: Session, stop: threading.Event, bar: "tqdm[None]") -> None:
+        length, url = self.length or 0, self.request.url
+        while self.partial.position < length:
+            chunks = read_part(session, url, self.remote, self.partial.position, length)
+            self._take(chunks, length, stop, bar)
 
-        def attempt() -> None:
-            nonlocal position
-            position = 0
-            task.partial.restart()
-            self._count(task, -task.counted)
-            for chunk in read_all(session, task.request.url, task.request.first_bytes):
-                if position + len(chunk) > most:
-                    raise task.failure(f"the server's file has more than {most:,} bytes", "try again")
-                task.partial.write(chunk, position)
-                position += len(chunk)
-                self._count(task, len(chunk))
+    def _fetch_whole(self, session: Session, stop: threading.Event, bar: "tqdm[None]") -> None:
+        bar.update(-self.partial.position)
+        self.partial.restart()
+        chunks = read_all(session, self.request.url, self.request.first_bytes)
+        self._take(chunks, self.most(), stop, bar)
 
-        self._persist(task, attempt, lambda: position)
-        if task.request.first_bytes is None or position < task.request.first_bytes:
-            task.check_size(position)
+    def _take(self, chunks: Iterator[bytes], most: int, stop: threading.Event, bar: "tqdm[None]") -> None:
+        for chunk in chunks:
+            if stop.is_set():
+                raise Abandoned
+            if self.partial.position + len(chunk) > most:
+                raise self.failure(f"the server's file has more than {most:,} bytes", "try again")
+            self.partial.write(chunk)
+            bar.update(len(chunk))
 
-    def _persist(self, task: FileTask, attempt: Callable[[], None], progress: Callable[[], int]) -> None:
+    def _check_size(self, total: int | None) -> None:
+        """Raise UserError where the server's file has another number of bytes than was expected."""
+        size, first = self.request.size, self.request.first_bytes
+        if total is not None and size not in (None, total):
+            raise self.failure(f"the server's file has {total:,} bytes instead of {size:,}", "try again")
+        if total is not None and first is not None and total < first:
+            reason = f"the server's file has {total:,} bytes, fewer than the {first:,} requested"
+            raise self.failure(reason, "try again")
+
+    def _persist(self, attempt: Callable[[], None], stop: threading.Event) -> None:
         """Try until it succeeds, or ATTEMPTS in a row got no further than those before."""
-        best, failures = progress(), 0
+        best, failures = self.partial.position, 0
         while True:
             try:
                 return attempt()
             except Refused as refused:
-                save = f"save the file as {task.request.path} yourself"
-                raise task.failure(str(refused), save) from None
+                save = f"save the file as {self.request.path} yourself"
+                raise self.failure(str(refused), save) from None
             except IgnoresRanges:
-                if not task.partial.arrived:
+                if not self.partial.position:
                     raise
                 reason, pause, is_slow = "the server sends the whole file, not the part requested", 0.0, False
             except Temporary as error:
-                reason, pause = str(error), error.pause
-                is_slow = isinstance(error, TooSlow)
-            failures = 1 if progress() - best >= LEAST_PROGRESS and not is_slow else failures + 1
-            best = max(best, progress())
+                reason, pause, is_slow = str(error), error.pause, isinstance(error, TooSlow)
+            position = self.partial.position
+            failures = 1 if position - best >= LEAST_PROGRESS and not is_slow else failures + 1
+            best = max(best, position)
             if failures == ATTEMPTS:
-                again = "run again to go on from what has arrived"
-                raise task.failure(reason, again)
+                raise self.failure(reason, "run again to go on from what has arrived")
             pause = max(FIRST_PAUSE * 2 ** (failures - 1), pause)
-            self._explain(f"{task.request.path.name}: {reason}; trying again in {pause:.0f} s", pause)
-            if self._stop.wait(pause):
-                raise Closed
+            self._explain(f"{self.request.path.name}: {reason}; trying again in {pause:.0f} s", pause)
+            if stop.wait(pause):
+                raise Abandoned
 
-    def _explain(self, line: str, pause: float) -> None:
+    @classmethod
+    def _explain(cls, line: str, pause: float) -> None:
         """Say why a connection waits, once for all those that fail together."""
-        with self._lock:
-            if pause < WORTH_A_LINE or time.monotonic() < self._explained_until:
+        with cls._explaining:
+            if pause < LEAST_EXPLAINED or time.monotonic() < cls._explained_until:
                 return
-            self._explained_until = time.monotonic() + pause
+            cls._explained_until = time.monotonic() + pause
         tqdm.write(one_line(line), file=sys.stderr)
 
-    def _count(self, task: FileTask, size: int) -> None:
-        with self._lock:
-            task.counted += size
-            self._bar.update(size)
+    def failure(self, reason: str, advice: str) -> UserError:
+        """Return the error that ends the download, with what the user can do."""
+        advice += f", or {self._hint}" if self._hint else ""
+        return UserError(f"cannot download {self.request.url}: {reason}; {advice}")

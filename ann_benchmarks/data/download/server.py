@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from functools import partial
 from urllib.parse import urljoin
 
 import requests
 from urllib3.exceptions import HTTPError
+from urllib3.util.retry import Retry
 
 from ann_benchmarks.common.errors import one_line
 
@@ -218,12 +218,9 @@ def _encoded(response: requests.Response) -> bool:
 
 
 def _retry_after(response: requests.Response) -> float:
-    text = response.headers.get("Retry-After", "")
-    if text.isdecimal():
-        return min(float(text), LONGEST_PAUSE)
     try:
-        return min(max(parsedate_to_datetime(text).timestamp() - time.time(), 0.0), LONGEST_PAUSE)
-    except (ValueError, TypeError):
+        return min(Retry().get_retry_after(response.raw) or 0.0, LONGEST_PAUSE)
+    except (HTTPError, OverflowError, ValueError):  # of a header that says no time
         return 0.0
 
 
