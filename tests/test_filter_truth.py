@@ -10,7 +10,7 @@ from ann_benchmarks.data.filters import Filter, Predicate, RowAttribute, RowAttr
 from ann_benchmarks.data.filters import truth as filter_truth
 from ann_benchmarks.data.filters.matching import SORTED_AFTER, Matcher
 from ann_benchmarks.data.filters.truth import count_matches, filtered_truth, grouped
-from ann_benchmarks.data.ground_truth import SearchOptions, checkpoint
+from ann_benchmarks.data.ground_truth import SearchOptions, truth
 from ann_benchmarks.data.vectors.rows import ArrayRows
 
 ROWS, QUERIES, K = 20_000, 24, 10
@@ -127,7 +127,7 @@ def test_rows_that_have_no_memory_map_are_read_once(monkeypatch: pytest.MonkeyPa
 
 
 def test_goes_on_after_the_groups_that_are_done(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(checkpoint, "SHARE_OF_SAVING", 1000)  # after each group
+    monkeypatch.setattr(truth, "SHARE_OF_SAVING", 1000)  # after each group
     train, queries = vectors_of("ip", ROWS), vectors_of("ip", QUERIES, 1)
     values, filters = np.random.default_rng(5).permutation(ROWS), [below(100 * n) for n in range(QUERIES)]
     options = SearchOptions(tmp_path / "state", "these", progress=False)

@@ -27,7 +27,7 @@ from ann_benchmarks.data.filters import truth as filter_truth
 from ann_benchmarks.data.filters.generated import permuted, tenant_sizes
 from ann_benchmarks.data.filters.matching import Matcher
 from ann_benchmarks.data.filters.places import find_places
-from ann_benchmarks.data.ground_truth import checkpoint
+from ann_benchmarks.data.ground_truth import truth
 from ann_benchmarks.data.vectors.rows import ArrayRows
 
 from .programs import call_program
@@ -365,7 +365,7 @@ def test_times_before_1970_are_cut_to_the_microsecond_before(mine: str) -> None:
 def test_a_search_that_was_interrupted_is_not_continued_for_other_queries(
     mine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint, "SHARE_OF_SAVING", 1000)  # after each group
+    monkeypatch.setattr(truth, "SHARE_OF_SAVING", 1000)  # after each group
     text = "a: [{{column: price, operator: '<', values: {}}}]"
     one, done = filter_truth._SpanSearch._one, []
 

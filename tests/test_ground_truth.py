@@ -6,8 +6,8 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.ground_truth import exact_neighbors
-from ann_benchmarks.data.ground_truth.checkpoint import PartialTruth
 from ann_benchmarks.data.ground_truth.span import Problem, Product, search_span
+from ann_benchmarks.data.ground_truth.truth import PartialTruth
 from ann_benchmarks.data.vectors.rows import Rows
 from ann_benchmarks.distance import METRICS, candidate_distances
 

@@ -16,7 +16,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset
 from ann_benchmarks.data.datasets.maintenance import find_truth
 from ann_benchmarks.data.datasets.own import OwnVectors, create_in_place, create_own
-from ann_benchmarks.data.ground_truth import SearchOptions, checkpoint, exact_neighbors, ground_truth, truth
+from ann_benchmarks.data.ground_truth import SearchOptions, exact_neighbors, ground_truth, truth
 from ann_benchmarks.data.vectors.rows import ArrayRows
 
 pytestmark = pytest.mark.thorough
@@ -51,7 +51,7 @@ def scheduler() -> Iterator[str]:
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(truth, "SPAN", 2000)
-    monkeypatch.setattr(checkpoint, "SHARE_OF_SAVING", 1000)
+    monkeypatch.setattr(truth, "SHARE_OF_SAVING", 1000)
     vectors = np.random.default_rng(1).integers(0, 5, (30_000, 10)).astype(np.float32)
     np.save(tmp_path / "train.npy", vectors)
     return tmp_path / "train.npy"
@@ -79,13 +79,13 @@ def test_a_worker_that_dies_costs_only_its_spans(
     queries = train[:40].copy()
     expected = exact_neighbors("ip", train, queries, 25)
     merged: list[int] = []
-    merge = checkpoint.PartialTruth.merge
+    merge = truth.PartialTruth.merge
 
     def noted(self, span, found):
         merged.append(span)
         merge(self, span, found)
 
-    monkeypatch.setattr(checkpoint.PartialTruth, "merge", noted)
+    monkeypatch.setattr(truth.PartialTruth, "merge", noted)
     with Client(scheduler, set_as_default=False) as client:
         pids = client.run(os.getpid)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.data.ground_truth import SearchOptions, checkpoint, exact_neighbors, ground_truth, truth
+from ann_benchmarks.data.ground_truth import SearchOptions, exact_neighbors, ground_truth, truth
 from ann_benchmarks.data.vectors.rows import ArrayRows
 
 from .conftest import ROOT
@@ -21,8 +21,8 @@ PROGRAM = f"""
 import sys, time
 import numpy as np
 from pathlib import Path
-from ann_benchmarks.data.ground_truth import SearchOptions, checkpoint, ground_truth, truth
-truth.SPAN, checkpoint.SHARE_OF_SAVING = {SPAN}, 1000
+from ann_benchmarks.data.ground_truth import SearchOptions, ground_truth, truth
+truth.SPAN, truth.SHARE_OF_SAVING = {SPAN}, 1000
 folder = Path(sys.argv[1])
 train, queries = (np.load(folder / name, mmap_mode="r") for name in ("train.npy", "test.npy"))
 print("ready", flush=True)
@@ -51,7 +51,7 @@ class CountedRows(ArrayRows):
 @pytest.fixture
 def vectors(monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     monkeypatch.setattr(truth, "SPAN", SPAN)
-    monkeypatch.setattr(checkpoint, "SHARE_OF_SAVING", 1000)  # after each span, however short
+    monkeypatch.setattr(truth, "SHARE_OF_SAVING", 1000)  # after each span, however short
     return np.random.default_rng(1).standard_normal((9_500, 12)).astype(np.float32)
 
 

@@ -16,7 +16,7 @@ from ann_benchmarks.data.datasets import get_dataset, present_names, registered,
 from ann_benchmarks.data.datasets.catalog import dataset_table
 from ann_benchmarks.data.datasets.maintenance import find_truth
 from ann_benchmarks.data.datasets.own import OwnVectors, create_in_place
-from ann_benchmarks.data.ground_truth import checkpoint, truth
+from ann_benchmarks.data.ground_truth import truth
 from ann_benchmarks.results.file import truth_mark
 
 from .file_server import FileServer
@@ -391,7 +391,7 @@ def test_what_was_found_in_other_files_is_not_gone_on_with(
 ) -> None:
     create_in_place("mine", OwnVectors("part_*.npy", "euclidean", "q.fbin"))
     monkeypatch.setattr(truth, "SPAN", 100)
-    monkeypatch.setattr(checkpoint, "SHARE_OF_SAVING", 1e9)
+    monkeypatch.setattr(truth, "SHARE_OF_SAVING", 1e9)
     search, seen = truth.search_span, []
 
     def interrupted(*arguments, **options):

@@ -46,7 +46,7 @@ def as_dense(vectors: SparseVectors) -> np.ndarray:
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_exact_neighbours_equal_sorting_every_distance(metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ann_benchmarks.data.ground_truth.sparse.BLOCK_VALUES", 250)  # some 60 rows
+    monkeypatch.setattr("ann_benchmarks.data.ground_truth.exact.BLOCK_VALUES", 250)  # some 60 rows
     train, queries = dense_rows(300, 40), dense_rows(30, 40, seed=2)
     train[7] = train[200] = queries[0]  # at the same distance: the smaller number first
     expected = all_distances(metric, queries, train)

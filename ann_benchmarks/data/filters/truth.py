@@ -21,9 +21,9 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
 
 from ..ground_truth import SearchOptions, ground_truth
-from ..ground_truth.checkpoint import Checkpoint, PartialTruth, identity_of
 from ..ground_truth.exact import exact_distances, nearest
 from ..ground_truth.span import Problem, SpanNeighbors, search_rows
+from ..ground_truth.truth import Checkpoint, PartialTruth, identity_of
 from ..vectors.rows import Rows
 from .filter import Filter, RowAttributes
 from .matching import Matcher

@@ -13,6 +13,9 @@ LONGEST = 2.0**60  # scaled; products of longer vectors could overflow
 MIDDLE_SAMPLE = 250  # queries whose median becomes the origin
 
 
+Terms = tuple[np.ndarray | float, np.ndarray]
+
+
 class DistanceBounds:
     """Float32 scores of rows for queries, each with a bound on how far it may be off.
 
@@ -109,10 +112,16 @@ class _Moved(DistanceBounds):
         """Return the rows about the new origin, in float64."""
         return np.subtract(block, self.centre, dtype=np.float64)
 
-    def finish(
-        self, block: np.ndarray, out: np.ndarray, squares: np.ndarray, error: np.ndarray
-    ) -> np.ndarray:
+    def terms(self, block: np.ndarray, moved: np.ndarray, squares: np.ndarray) -> Terms:
+        """Return what a row's score has beside the product, and the error of the score."""
+        raise NotImplementedError
+
+    def rows(self, block: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Let rows pass that float32 cannot score; refuse those that have no distance."""
+        out = out[: len(block)]
+        squares = self.move(block, out)
+        term, error = self.terms(block, out[:, :-1], squares)
+        out[:, -1] = term - error
         odd = np.flatnonzero(~(squares < LONGEST**2))
         if len(odd):
             bad = ~np.isfinite(_squares(block[odd]))
@@ -121,7 +130,7 @@ class _Moved(DistanceBounds):
             out[odd] = 0
             out[odd, -1] = np.finfo(np.float32).min
             error[odd] = np.inf
-        return out
+        return out, 2 * error
 
 
 class _Euclidean(_Moved):
@@ -145,16 +154,16 @@ class _Euclidean(_Moved):
         """Return what the metric adds to the squares."""
         return np.float32(0)
 
-    def rows(self, block: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        out = out[: len(block)]
-        squares = self.move(block, out)
+    def terms(self, block: np.ndarray, moved: np.ndarray, squares: np.ndarray) -> Terms:
         squares += self.extra(block)
-        error = np.float32(self.slack) * squares
-        out[:, -1] = squares - error
-        return self.finish(block, out, squares, error), 2 * error
+        return squares, np.float32(self.slack) * squares
 
     def limits(self, distances: np.ndarray, of: Any = ...) -> np.ndarray:
-        return _up((distances * self.scale) ** 2 + _per_query(distances, (self.error - self.squares)[of]))
+        return _up(self.squared(distances) + _per_query(distances, (self.error - self.squares)[of]))
+
+    def squared(self, distances: np.ndarray) -> np.ndarray:
+        """Return the squared distances of moved vectors from those of the metric."""
+        return (distances * self.scale) ** 2
 
 
 class _Angular(_Euclidean):
@@ -186,8 +195,8 @@ class _Angular(_Euclidean):
         directed -= self.centre
         return directed
 
-    def limits(self, distances: np.ndarray, of: Any = ...) -> np.ndarray:
-        return _up(2 * distances * self.scale**2 + _per_query(distances, (self.error - self.squares)[of]))
+    def squared(self, distances: np.ndarray) -> np.ndarray:
+        return 2 * distances * self.scale**2
 
 
 class _InnerProduct(_Moved):
@@ -205,12 +214,8 @@ class _InnerProduct(_Moved):
         self.error = 16 * (self.dimension + 16) * FLOAT64_UNIT * far + self.dimension * UNDERFLOW
         self.query_error = _up(np.full(len(queries), 2 * self.error))
 
-    def rows(self, block: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        out = out[: len(block)]
-        squares = self.move(block, out)
-        error = np.float32(self.slack) * np.sqrt(squares)
-        out[:, -1] = -error
-        return self.finish(block, out, squares, error), 2 * error
+    def terms(self, block: np.ndarray, moved: np.ndarray, squares: np.ndarray) -> Terms:
+        return 0.0, np.float32(self.slack) * np.sqrt(squares)
 
     def limits(self, distances: np.ndarray, of: Any = ...) -> np.ndarray:
         unit = distances / _per_query(distances, self.lengths[of]) + _per_query(distances, self.shift[of])
@@ -229,12 +234,8 @@ class _Manhattan(_Moved):
         self.query_error = _up(2 * self.error)
         self.ones = np.ones(self.dimension, np.float32)
 
-    def rows(self, block: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        out = out[: len(block)]
-        squares = self.move(block, out)
-        error = np.float32(self.slack) * np.abs(out[:, :-1]).sum(axis=1)
-        out[:, -1] = -error
-        return self.finish(block, out, squares, error), 2 * error
+    def terms(self, block: np.ndarray, moved: np.ndarray, squares: np.ndarray) -> Terms:
+        return 0.0, np.float32(self.slack) * np.abs(moved).sum(axis=1)
 
     def scores(self, of: slice, rows: np.ndarray, out: np.ndarray) -> np.ndarray:
         vectors = rows[:, :-1]

@@ -49,7 +49,7 @@ class Cluster:
                 workers = len(client.nthreads()) or 1
                 while waiting and len(running) < SPANS_PER_WORKER * workers:
                     number, span = waiting.pop()
-                    task = _SpanTask(problem, self._opener, span, farthest(), _Look.at(train, span))
+                    task = _SpanTask(problem, self._opener, span, farthest(), _look(train, span.start))
                     future = client.submit(task, pure=False)
                     running[future] = number
                     future.add_done_callback(completed.put)
@@ -75,33 +75,14 @@ class Cluster:
         return result
 
 
-@dataclass(frozen=True)
-class _Look:
-    """What the worker's file must have in common with ours."""
+def _kind(rows: Any) -> tuple[tuple[int, int], str]:
+    return (rows.shape[0], rows.shape[1]), np.dtype(rows.dtype).str
 
-    shape: tuple[int, int]
-    dtype: str
-    row: int
-    digest: str
 
-    @classmethod
-    def at(cls, train: Any, span: range) -> "_Look":
-        first = np.ascontiguousarray(train[span.start : span.start + 1])
-        digest = hashlib.blake2b(first.data, digest_size=16).hexdigest()
-        return cls((train.shape[0], train.shape[1]), np.dtype(train.dtype).str, span.start, digest)
-
-    def differs(self, rows: Rows) -> str:
-        """Say what another file has that this one has not, or nothing."""
-        shape = (rows.shape[0], rows.shape[1])
-        if shape != self.shape or np.dtype(rows.dtype).str != self.dtype:
-            return (
-                f"has {shape[0]} rows x {shape[1]} of {np.dtype(rows.dtype)} where {self.shape[0]} rows x "
-                f"{self.shape[1]} of {np.dtype(self.dtype)} were expected"
-            )
-        span = range(self.row, self.row + 1)
-        return (
-            "" if _Look.at(rows, span) == self else f"has another row {self.row} (from 0) than the file here"
-        )
+def _look(rows: Any, number: int) -> tuple[tuple[int, int], str, str]:
+    """Return what the worker's file must have in common with ours: its kind, and a row."""
+    row = np.ascontiguousarray(rows[number : number + 1])
+    return *_kind(rows), hashlib.blake2b(row.data, digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -112,7 +93,7 @@ class _SpanTask:
     opener: Callable[[], Rows]
     span: range
     farthest: np.ndarray
-    look: _Look
+    look: tuple[tuple[int, int], str, str]
 
     def __call__(self) -> SpanNeighbors:
         from distributed import get_worker
@@ -121,12 +102,17 @@ class _SpanTask:
         with _ONE_AT_A_TIME:  # a search uses all of the worker's cores
             try:
                 rows = _opened(pickle.dumps(self.opener))
-                difference = self.look.differs(rows)
+                same_kind = self.look[:2] == _kind(rows)
+                is_same = same_kind and self.look == _look(rows, self.span.start)
             except (UserError, OSError) as error:
                 raise UserError(f"the worker {worker.address} cannot open the dataset: {error}") from None
-            if difference:
+            if not is_same:
+                (count, dimension), dtype, _ = self.look
+                wanted = f"{count} rows x {dimension} of {np.dtype(dtype)} were expected"
+                found = f"has {rows.shape[0]} rows x {rows.shape[1]} of {np.dtype(rows.dtype)} where {wanted}"
+                row = f"has another row {self.span.start} (from 0) than the file here"
                 raise UserError(
-                    f"on the worker {worker.address}, {rows.label} {difference}; "
+                    f"on the worker {worker.address}, {rows.label} {row if same_kind else found}; "
                     "all machines need the same files"
                 )
             return search_span(self.problem, rows, self.span, self.farthest, worker.state.nthreads)
