@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from ann_benchmarks.comparing.measurements import MeasuredPoint
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.reporting.answer import statements
 from ann_benchmarks.results.metrics import standard_metrics
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.results.series import Series
 
 MACHINE = 0.16  # standard deviation of its speed's logarithm
 TARGET, RECALL_ERROR = 0.95, 0.002  # half of the recall's interval, as of 10,000 queries

@@ -2,10 +2,11 @@
 
 from statistics import fmean
 
+from ann_benchmarks.fields.rows import SHUFFLED
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.metrics import standard_metrics
 from ann_benchmarks.results.records import Phase, Rate, Record
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.results.series import SHUFFLED, Series
 
 GB = 1 << 30
 

@@ -3,8 +3,8 @@
 import h5py
 import pytest
 
+from ann_benchmarks.fields.series import ATTRIBUTE, Series
 from ann_benchmarks.results.file import truth_mark
-from ann_benchmarks.results.series import ATTRIBUTE, Series
 from ann_benchmarks.submission.manifest import (
     MANIFEST,
     BundledDataset,

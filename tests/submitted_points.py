@@ -4,10 +4,10 @@ import json
 import random
 from pathlib import Path
 
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.pricing.prices import Instance, PriceList, Quote, Volume
 from ann_benchmarks.results.metrics import standard_metrics
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.results.series import Series
 from ann_benchmarks.submission.manifest import Manifest
 from ann_benchmarks.website.build import script
 from ann_benchmarks.website.pages import FOLDER, environment

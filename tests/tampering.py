@@ -11,7 +11,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from ann_benchmarks.results.series import series_from
+from ann_benchmarks.fields.series import series_from
 from ann_benchmarks.submission.checking.truth import mark_of
 from ann_benchmarks.submission.manifest import read_manifest, write_manifest
 
@@ -90,7 +90,7 @@ def relabel(folder: Path, name: str, attrs: dict[str, Any], **fields: Any) -> No
     """Give the points of a series other fields of it, wherever it is named, and other attributes."""
     old = folder / RESULTS / name
     for path in old.glob("*.hdf5"):
-        series = replace(series_from(json.loads(attributes(path)["series"])), **fields)
+        series = series_from(json.loads(attributes(path)["series"])).replaced(**fields)
         set_attributes(path, series=series.as_json(), algo=series.label, **attrs)
     old.rename(old.with_name(series.folder))
 

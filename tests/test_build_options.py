@@ -111,7 +111,7 @@ def test_an_index_whose_cold_start_is_measured_is_not_prewarmed(workspace):
     workspace.add_plugin("lasting", LASTING, {"args": ["a"], "query_args": [[1]]})
     workspace.run("--rebuild")
     assert Path("prewarm").read_text() == "True"
-    assert "), cold" in workspace.run("--warmup", "off").stdout
+    assert "), with cold caches" in workspace.run("--warmup", "off").stdout
     assert Path("prewarm").read_text() == "False"
     assert builds("a") == 1  # it is found as it was built
     assert workspace.results() == ["tiny/10/lasting-cold/a_1.hdf5", "tiny/10/lasting/a_1.hdf5"]

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.intervals import mean_interval, share_interval
 from ann_benchmarks.results.measurement import Measurement
 from ann_benchmarks.results.metrics import completeness, knn_recall, short_answers, throughput
-from ann_benchmarks.results.series import Series
 from ann_benchmarks.results.truth import Truth
 from ann_benchmarks.submission.checking import arithmetic, complete, expected
 from ann_benchmarks.submission.checking.arithmetic import Neighborhood
@@ -129,7 +129,7 @@ def test_an_experiment_on_one_server_is_not_complete_on_shards():
     parts = SimpleNamespace(dataset="mine", series=Series("hnsw", shards=4, shard_engine="fdw"))
     step = Expected(datasets=["mine"], algorithms=["hnsw"])
     assert complete._fits(step, whole) and not complete._fits(step, parts)
-    assert complete._fits(replace(step, servers=[("shards4-fdw", "", "")]), parts)
+    assert complete._fits(replace(step, servers=["shards4-fdw"]), parts)
     assert complete._fits(Expected(), parts)
     findings = Findings()
     complete._check_step(step, [[parts]], findings)
@@ -144,10 +144,10 @@ def test_each_kind_of_servers_that_an_experiment_compares_has_a_series():
         *("", "shards2-client", "shards2-routed1"),
         *("shards4-client", "shards4-routed1", "shards4-routed4"),
     ]
-    assert [one for one, *_ in expected._servers(run)] == on_shards
-    assert expected._servers({"replicas": "none,2"}) == [("", "", ""), ("", "", "replicas2")]
+    assert expected._servers(run) == on_shards
+    assert expected._servers({"replicas": "none,2"}) == ["", "replicas2"]
     through = {"pooler": ["none", "pgbouncer:session", "pgbouncer:transaction"], "pool-size": [2, 8]}
-    assert [one for _, one, _ in expected._servers(through)] == [
+    assert expected._servers(through) == [
         *("", "pgbouncer-session", "pgbouncer-transaction-pool2", "pgbouncer-transaction-pool8")
     ]
     step = expected._step({"run": {"dataset": "mine", "algorithm": "hnsw", "shards": ["none", 2]}})

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ann_benchmarks.results.series import Series
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.submission.checking.arithmetic import Neighborhood
 from ann_benchmarks.submission.checking.curves import check_repeated
 from ann_benchmarks.submission.checking.identity import check_identity, check_name, check_swapped

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.plotting.chosen import chosen
 from ann_benchmarks.plotting.draw import draw_dataset
-from ann_benchmarks.results.series import Series
 
 from .plotting_data import make_result, make_truth, request_of
 from .report_data import make_run
@@ -71,7 +71,7 @@ def test_the_server_with_the_most_points_is_drawn():
 
 def test_releases_that_are_compared_on_purpose_are_drawn_together():
     runs = [make_run(**PG17), make_run(**PG18)]
-    runs = [replace(run, series=replace(run.series, version=run.attrs["vector_version"])) for run in runs]
+    runs = [replace(run, series=run.series.replaced(version=run.attrs["vector_version"])) for run in runs]
     assert len(chosen(runs, ()).runs) == 2 and not chosen(runs, ()).notes
 
 

@@ -13,6 +13,7 @@ from ann_benchmarks.common.host import host_facts
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.definitions.replicas import Replicas
 from ann_benchmarks.definitions.shards import Shards
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.jobs.events import Located, WorkloadDone
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.places import folder_for
@@ -27,7 +28,6 @@ from ann_benchmarks.results.environment import (
 )
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.runs import load_runs
-from ann_benchmarks.results.series import Series
 from ann_benchmarks.run.containers.containers import Results
 from ann_benchmarks.run.containers.sandbox import Wishes, placement_facts
 from ann_benchmarks.run.containers.wire import MessageReader, write_message

@@ -15,6 +15,7 @@ from ann_benchmarks.experiments.carrying_out import arguments_of, carry_out, com
 from ann_benchmarks.experiments.findings import StepPoint, judged, selected
 from ann_benchmarks.experiments.report import report_experiment, report_of
 from ann_benchmarks.experiments.schema import FOLDER, Claim, Options, find_experiment, read_experiment
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import read_time
 from ann_benchmarks.reporting.content import Chapter
@@ -22,7 +23,6 @@ from ann_benchmarks.results.cache import CACHE_NAME
 from ann_benchmarks.results.contest import FEWEST_ROUNDS
 from ann_benchmarks.results.records import Phase, Record
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.results.series import Series
 from ann_benchmarks.run.filter_options import requested_filters
 from ann_benchmarks.submission.manifest import read_manifest
 from run import every_job, make_parser

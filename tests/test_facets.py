@@ -12,6 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.plotting import panels as drawing
 from ann_benchmarks.plotting.chosen import chosen
 from ann_benchmarks.plotting.draw import draw_dataset
@@ -21,7 +22,6 @@ from ann_benchmarks.plotting.panels import create_panels
 from ann_benchmarks.plotting.points import Point
 from ann_benchmarks.plotting.styles import assign_styles
 from ann_benchmarks.results.intervals import Interval
-from ann_benchmarks.results.series import Series
 
 from .plotting_data import make_result, make_truth, request_of
 from .programs import run_program

@@ -1,6 +1,5 @@
 """Figures of filtered queries by hand, and which rows pass: against Python's own comparison of each row."""
 
-import json
 import math
 from dataclasses import replace
 
@@ -9,17 +8,16 @@ import pytest
 
 from ann_benchmarks.algorithms.bruteforce.module import ExactScan
 from ann_benchmarks.data.filters import Filter, Predicate, RowAttribute, RowAttributes, passing
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.reporting.memory import needs
 from ann_benchmarks.results.comparable import (
     Comparison,
     comparable,
     conditions,
-    family,
     with_least_memory,
 )
 from ann_benchmarks.results.measurement import Measurement
 from ann_benchmarks.results.metrics import compute_all
-from ann_benchmarks.results.series import Series, series_from
 from ann_benchmarks.results.truth import Truth
 
 from .report_data import make_run
@@ -60,15 +58,6 @@ def test_without_a_filter_an_infinite_distance_means_what_it_did():
     assert values["recall"] == 2 / 3 and math.isnan(values["completeness"]) and math.isnan(values["short"])
 
 
-def test_a_series_names_its_filter_and_strategy():
-    series = Series("hnsw", clients=4, filter="uniform:0.01", is_cold=True)
-    assert series.label == series.folder == "hnsw-c4-filter-uniform-0.01-cold"
-    assert series_from(json.loads(series.as_json())) == series
-    post = Series("hnsw", filter="uniform:0.01", post_filter=2.5)
-    assert post.label == "hnsw-post2.5-filter-uniform-0.01" and post.family == "hnsw-post2.5"
-    assert post.conditions == Series("other", filter="uniform:0.01").conditions
-
-
 def test_strategies_are_compared_under_one_filter():
     plain = make_run("a")
     runs = [
@@ -78,7 +67,7 @@ def test_strategies_are_compared_under_one_filter():
     assert comparable([plain, *runs]) == [plain]
     assert comparable(runs) == runs
     assert conditions(runs[0]) == conditions(runs[1]) != conditions(runs[2])
-    assert [family(run) for run in runs] == ["a", "a-post3", "a"]
+    assert [run.series.family for run in runs] == ["a", "a-post3", "a"]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +75,7 @@ def test_strategies_are_compared_under_one_filter():
 )
 def test_memory_is_compared_under_one_filter_and_with_one_payload(field, words):
     def under(run, value):
-        return replace(run, series=replace(run.series, **{field: value}))
+        return replace(run, series=run.series.replaced(**{field: value}))
 
     few = [make_run(rates=(900.0, 901.0, 899.0)), make_run(rates=(100.0, 101.0, 99.0), ram=4)]
     many = [make_run(rates=(102.0, 101.0, 103.0)), make_run(rates=(100.0, 101.0, 99.0), ram=2)]

@@ -10,6 +10,7 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset, prepare_filters
 from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.fields.series import stored_series
 from ann_benchmarks.jobs.events import PointDone
 from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
 from ann_benchmarks.load.request import Load
@@ -17,7 +18,6 @@ from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.results.file import read_result, write_result
 from ann_benchmarks.results.runs import load_runs
-from ann_benchmarks.results.series import stored_series
 
 from .filtered_rows import OWN_WAY
 from .programs import call_program

@@ -34,7 +34,7 @@ def test_two_servers_in_one_comparison_are_warned_of():
     assert "(PostgreSQL 17.12 and PostgreSQL 18.4; pgvector 0.8.0 and pgvector 0.8.5)" in text
     assert not warned(one, one)
     tagged = [
-        replace(run, series=replace(run.series, version=run.attrs["vector_version"])) for run in (one, other)
+        replace(run, series=run.series.replaced(version=run.attrs["vector_version"])) for run in (one, other)
     ]
     assert "pgvector" not in warned(*tagged)[0]
     [text] = warned(make_run(given_settings="{}"), make_run(given_settings='{"work_mem": "1GB"}'))

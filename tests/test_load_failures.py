@@ -296,9 +296,9 @@ def test_deaths_at_a_rate_where_starts_are_cold(folder: Path) -> None:
     run.ends(1)
     refused = ": the server refuses .*: canceling statement due to user request.*"
     reasons = [
-        rf"two\(.*, 10\) by 4 clients at 200/s, cold: {OF_CLIENTS} of 4{KILLED}",
+        rf"two\(.*, 10\) by 4 clients, at 200/s, with cold caches: {OF_CLIENTS} of 4{KILLED}",
         r"two\(.*}\): the process was ended by SIGKILL: .*",
-        rf"two\(.*, 10\) by 4 clients at 201/s, cold: client . of 4{refused}",
+        rf"two\(.*, 10\) by 4 clients, at 201/s, with cold caches: client . of 4{refused}",
     ]
     for line, reason in zip(run.failed(), reasons, strict=True):
         assert re.fullmatch(f"failed: {reason}", line)

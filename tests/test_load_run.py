@@ -225,7 +225,7 @@ def test_clients_on_a_cluster_tell_their_settings_and_plan(folder: Path):
 def test_each_rate_is_a_series_of_arrivals_of_popular_queries(folder: Path):
     rates = ("--rate", "50,100", "--duration", "0.8", "--query-order", "zipf:1.1", "--distinct-queries", "20")
     out = measured(folder, "--clients", "2", *rates, "--warmup", "50")
-    assert "by 2 clients, order zipf:1.1, 20 different queries at 50/s: recall" in out
+    assert "by 2 clients, queries in the order zipf:1.1, with 20 different queries, at 50/s: recall" in out
     for rate in (50, 100):
         point = stored(folder, f"hnsw-c2-zipf1.1-q20-r{rate}")
         check_clients(point, 2)
@@ -248,7 +248,7 @@ def test_each_rate_is_a_series_of_arrivals_of_popular_queries(folder: Path):
 def test_the_highest_rate_that_keeps_an_objective_is_found(folder: Path):
     within = ("--slo", "p50:60ms", "--duration", "0.7")
     out = measured(folder, "--clients", "2", *within, "--warmup", "50")
-    assert "by 2 clients within p50:60ms: recall" in out
+    assert "by 2 clients, within p50:60ms: recall" in out
     point = stored(folder, "hnsw-c2-slo-p50-60ms")
     check_clients(point, 2)
     assert point["loop"] == "open"
@@ -287,7 +287,9 @@ def test_the_point_at_a_recall_is_the_first_that_reaches_it(folder: Path):
 
 def test_a_cold_start_is_a_series_of_its_own(folder: Path):
     load = ("--clients", "2", "--max-queries", "2000", "--debug-single-query")
-    assert "by 2 clients, order single, cold: recall" in measured(folder, *load, "--warmup", "off")
+    assert "by 2 clients, queries in the order single, with cold caches: recall" in measured(
+        folder, *load, "--warmup", "off"
+    )
     point = stored(folder, "hnsw-c2-single-cold")
     check_clients(point, 2)
     assert point["warmup"] == "off"
@@ -299,7 +301,7 @@ def test_a_cold_start_is_a_series_of_its_own(folder: Path):
 
 
 def test_a_cold_start_without_clients(folder: Path):
-    assert "), cold" in measured(folder, "--warmup", "off")
+    assert "), with cold caches" in measured(folder, "--warmup", "off")
     assert stored(folder, "hnsw-cold")["warmup"] == "off"
 
 

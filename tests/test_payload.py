@@ -31,7 +31,6 @@ from ann_benchmarks.plotting.chosen import of_one_load
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.comparable import comparable, comparisons
 from ann_benchmarks.results.runs import load_runs
-from ann_benchmarks.results.series import Series
 from ann_benchmarks.run.options import check_options, make_parser, requested_execution, requested_procedures
 
 from .filtered_rows import DIMENSION, QUERIES, TRAIN, K, attributes, one
@@ -204,7 +203,7 @@ def test_a_point_states_the_bytes_of_a_query(plugin_server: Server, workspace, h
     run = result_of(events)
     assert run.attrs["payload_bytes"] == K * TEXT_BYTES
     assert run.series.payload == "text" and run.series.folder.endswith("payload-text")
-    assert str(procedure).endswith(", payload text")
+    assert str(procedure).endswith(", with the payload text")
 
 
 def test_contenders_in_turn_state_them_too(plugin_server: Server, workspace):
@@ -225,12 +224,8 @@ def test_contenders_in_turn_state_them_too(plugin_server: Server, workspace):
 
 
 def test_series_with_another_payload_are_kept_apart():
-    plain = Series("hnsw", clients=4)
-    texted = replace(plain, payload="text", filter="uniform:0.1", is_cold=True)
-    assert plain.as_json() == '{"algorithm": "hnsw", "clients": 4}' and plain.label == "hnsw-c4"
-    assert texted.label == "hnsw-c4-filter-uniform-0.1-payload-text-cold"
     ids, other = make_run("hnsw"), make_run("hnsw")
-    text = replace(other, series=replace(other.series, payload="text"))
+    text = replace(other, series=other.series.replaced(payload="text"))
     assert comparable([ids, text]) == [ids]
     assert of_one_load([ids, ids, text]).runs == [ids, ids]
     (alone,) = comparisons([text], 0.9)

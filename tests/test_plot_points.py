@@ -12,6 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.plotting.canvas import add_labels, bars_note, draw_bars
 from ann_benchmarks.plotting.draw import draw_dataset
 from ann_benchmarks.plotting.figure import View, create_plot, draw_series, fit_scales
@@ -23,7 +24,6 @@ from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.intervals import Interval, mean_interval
 from ann_benchmarks.results.percentiles import stored_percentiles
 from ann_benchmarks.results.runs import Run, load_runs
-from ann_benchmarks.results.series import Series
 
 from .plotting_data import age, make_result, make_truth, request_of
 

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import KIB, figure_text, size_text, three_digits
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.plotting.draw import draw_dataset, draw_tiers
 from ann_benchmarks.plotting.points import Point
 from ann_benchmarks.plotting.published import read_tiers
@@ -23,7 +24,6 @@ from ann_benchmarks.plotting.tier_table import table
 from ann_benchmarks.results.file import iter_result_paths, read_result, write_result
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.runs import Run, load_runs
-from ann_benchmarks.results.series import Series
 from ann_benchmarks.results.tiers import as_tier_run, whole_machine
 
 from .plotting_data import make_result, make_truth, request_of

@@ -28,16 +28,16 @@ from ann_benchmarks.algorithms.postgres.session import PreparedSession
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.poolers import POOLERS, Pooler
 from ann_benchmarks.definitions.selection import with_poolers
+from ann_benchmarks.fields.series import Series, series_from
 from ann_benchmarks.jobs.events import PointDone
 from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.plugin import Plugin, PluginClass
-from ann_benchmarks.results.comparable import comparable, family
+from ann_benchmarks.results.comparable import comparable
 from ann_benchmarks.results.environment import environment_of
 from ann_benchmarks.results.runs import load_runs
-from ann_benchmarks.results.series import Series, series_from
 from ann_benchmarks.results.warnings import remarks
 from ann_benchmarks.run.options import check_options, make_parser
 from ann_benchmarks.run.pooler_options import requested_poolers
@@ -379,8 +379,11 @@ def test_poolers_are_contenders_with_names_of_their_own():
         "hnsw-0.8-pgbouncer-transaction-local-jit=on-c32"
     )
     plain, through_one = make_run("hnsw"), make_run("hnsw")
-    through_one = replace(through_one, series=replace(through_one.series, pooler=SESSION))
-    assert comparable([plain, through_one]) == [plain, through_one] and family(plain) != family(through_one)
+    through_one = replace(through_one, series=through_one.series.replaced(pooler=SESSION))
+    assert (
+        comparable([plain, through_one]) == [plain, through_one]
+        and plain.series.family != through_one.series.family
+    )
 
 
 def requested(*words, is_simulated=False, local=("--local",)):

@@ -189,8 +189,8 @@ def test_what_cannot_be_priced_is_said(prices, changes, why):
 
 def test_several_servers_have_no_price_on_any_page(prices):
     run = result("hnsw", 100, None)
-    parts = replace(run, series=replace(run.series, shards=4, shard_engine="client"))
-    with pytest.raises(UserError, match="its rows are on several servers"):
+    parts = replace(run, series=run.series.replaced(shards=4, shard_engine="client"))
+    with pytest.raises(UserError, match="several servers have answered"):
         needed_capacity(parts)
     of_price = next(column for column in price_columns(prices) if column.id == "month")
     assert of_price.value(run) and of_price.value(parts) is None

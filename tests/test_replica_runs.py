@@ -14,6 +14,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.definitions.replicas import Replicas
 from ann_benchmarks.definitions.selection import with_replicas
+from ann_benchmarks.fields.series import Series, series_from
 from ann_benchmarks.jobs.events import PhaseDone, PointDone
 from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
 from ann_benchmarks.load.request import Load
@@ -24,10 +25,9 @@ from ann_benchmarks.measure.workloads import queries as querying
 from ann_benchmarks.monitoring.stored import monitored_from
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.reporting.workloads import write_statements, write_table
-from ann_benchmarks.results.comparable import comparable, family
+from ann_benchmarks.results.comparable import comparable
 from ann_benchmarks.results.records import iter_record_paths, read_record
 from ann_benchmarks.results.runs import load_runs
-from ann_benchmarks.results.series import Series, series_from
 from ann_benchmarks.run.options import check_options, make_parser
 from ann_benchmarks.run.replica_options import requested_replicas
 
@@ -148,8 +148,8 @@ def test_replicas_are_contenders_with_names_of_their_own():
         "hnsw-0.8-replicas2-jit=on-c16"
     )
     whole, copied = make_run("hnsw"), make_run("hnsw")
-    copied = replace(copied, series=replace(copied.series, replicas=2))
-    assert comparable([whole, copied]) == [whole, copied] and family(whole) != family(copied)
+    copied = replace(copied, series=copied.series.replaced(replicas=2))
+    assert comparable([whole, copied]) == [whole, copied] and whole.series.family != copied.series.family
 
 
 def requested(*words, local=("--local",)):
@@ -209,7 +209,7 @@ def test_time_in_which_a_run_is_held_is_no_lag():
 
 def test_what_was_written_to_says_on_how_many_replicas():
     one, other = make_writes(), make_writes()
-    series = replace(other.series, replicas=2, settings="jit=off")
+    series = other.series.replaced(replicas=2, settings="jit=off")
     other = replace(other, attrs={**other.attrs, "series": series.as_json()})
     assert one.title == "hnsw(M=16)" and other.title == "hnsw(M=16) (2 replicas, jit=off)"
     texts = [statement.about for statement in write_statements([one, other])]

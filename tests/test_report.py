@@ -73,7 +73,7 @@ def read(folder):
 def on_buffers(run, size):
     """Return a result as if shared_buffers had been of this size, in GB."""
     memory = run.series.tier_memory.replace("sb1GB", f"sb{size}GB")
-    return replace(run, series=replace(run.series, tier_memory=memory))
+    return replace(run, series=run.series.replaced(tier_memory=memory))
 
 
 def test_a_report_of_one_dataset(results):

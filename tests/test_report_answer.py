@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.reporting.answer import answers, statements
 from ann_benchmarks.reporting.memory import Need, memory_in_short, needs
 from ann_benchmarks.results.at_recall import at_recall, ratio_of_throughputs
-from ann_benchmarks.results.comparable import comparisons, conditions, family
-from ann_benchmarks.results.series import Series
+from ann_benchmarks.results.comparable import comparisons, conditions
 
 from .report_data import GB, make_inserts, make_run, make_writes
 
@@ -141,7 +141,7 @@ def test_the_answer_in_short():
         " With 1 GB of RAM, the least that was measured, and 1 client, vchord is ahead:"
         " 19 times as fast as hnsw (measured once, at different times)."
     )
-    few_queries = [replace(run, series=replace(run.series, distinct_queries=32)) for run in two]
+    few_queries = [replace(run, series=run.series.replaced(distinct_queries=32)) for run in two]
     assert said(few_queries, "In short") == said(two, "In short")
     assert "of 1 GB, with 32 different queries, vchord answers" in said(few_queries, "Speed")
     assert said([*few_queries, make_run("hnsw"), make_run("vchord")], "Memory") == ""
@@ -248,7 +248,7 @@ def test_indexes_during_the_same_writes_are_compared():
 def test_results_of_ann_benchmarks_which_know_nothing_of_clients():
     run = make_run("annoy")
     old = type(run)("mine", 10, "angular", Series("annoy"), "annoy(100)", run.metrics, {"run_count": 3})
-    assert (family(old), conditions(old)) == ("annoy", "")
+    assert (old.series.family, conditions(old)) == ("annoy", "")
     assert "annoy answers 100 queries/s" in said([old], "Speed, 1 client")
 
 

@@ -5,16 +5,15 @@ tests/files/old_results/ was written by this project's version 0.1.0, the attrib
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from ann_benchmarks.fields.series import ATTRIBUTE, Series, series_of
 from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.records import iter_record_paths, read_record
 from ann_benchmarks.results.runs import load_runs
-from ann_benchmarks.results.series import ATTRIBUTE, Series, series_of
 
 from .plotting_data import as_json, make_result, make_truth
 
@@ -99,7 +98,7 @@ def test_old_workloads_have_their_series(old_results):
     records = [read_record(path) for path in iter_record_paths()]
     assert [record.series for record in records] == OLD_WORKLOADS
     assert [record.series.label for record in records] == [record.algo for record in records]
-    assert {record.series.without_memory.family for record in records} == {HOT}
+    assert {record.series.family for record in records} == {HOT}
 
 
 @pytest.mark.parametrize(
@@ -120,7 +119,7 @@ def test_a_file_without_a_name_is_named_by_its_folder():
 @pytest.mark.parametrize("algorithm", ["hnsw", "a-c2", "x-cold", "writes-w2", "ram-sb1GB"])
 def test_stored_fields_are_read_whatever_the_label(algorithm):
     for known in (*OLD_SERIES.values(), *OLD_WORKLOADS):
-        series = replace(known, algorithm=algorithm)
+        series = known.replaced(algorithm=algorithm)
         assert series_of({ATTRIBUTE: series.as_json(), "algo": "wrong", "clients": 99}, "wrong") == series
 
 

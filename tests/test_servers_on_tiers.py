@@ -213,7 +213,7 @@ def test_shared_buffers_are_those_of_all_servers_together():
     with pytest.raises(UserError, match="shared_buffers is 64 MB"):
         server.check(facts)
     run = make_run("hnsw", ram=2)
-    series = replace(run.series, replicas=2)
+    series = run.series.replaced(replicas=2)
     for size, problems in ((2 * GB, 0), (GB, 1)):
         attrs = {**run.attrs, "shared_buffers": size}
         point = SimpleNamespace(attrs=attrs, series=series, number=attrs.get)
@@ -222,8 +222,8 @@ def test_shared_buffers_are_those_of_all_servers_together():
 
 def test_memory_of_several_servers_is_that_of_each():
     run = make_run("hnsw", ram=2)
-    on_shards = replace(run, series=replace(run.series, shards=4, shard_engine="fdw"))
-    copied = replace(run, series=replace(run.series, replicas=2))
+    on_shards = replace(run, series=run.series.replaced(shards=4, shard_engine="fdw"))
+    copied = replace(run, series=run.series.replaced(replicas=2))
     shown = [contender(one) for one in (run, on_shards, copied)]
     assert shown == ["hnsw", "hnsw-shards4-fdw (each server)", "hnsw-replicas2 (each server)"]
     on_tiers = [found for one in (run, copied) if (found := as_tier_run(one))]

@@ -16,11 +16,11 @@ from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.definitions.selection import read_setting, with_settings
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn
 from ann_benchmarks.results.environment import environment_of, with_settings_given
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
-from ann_benchmarks.results.series import Series
 from ann_benchmarks.results.warnings import of_environments
 from run import every_job, make_parser, run
 
@@ -79,7 +79,6 @@ def test_each_combination_is_a_contender_that_is_named_by_what_differs() -> None
     assert (alone.family, alone.settings) == ("hnsw", {"jit": "on"})
     series = Series("hnsw", "0.8", clients=4, settings=found[0].variant)
     assert series.label == "hnsw-0.8-jit=on-io_method=a-b-c4" and series.conditions == "-c4"
-    assert series.setting_names == {"jit", "io_method"}
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.definitions.selection import with_shards
 from ann_benchmarks.definitions.shards import ENGINES as ALL_ENGINES
 from ann_benchmarks.definitions.shards import ROUTED, Shards
+from ann_benchmarks.fields.series import Series, series_from
 from ann_benchmarks.jobs.events import PointDone
 from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
 from ann_benchmarks.load.request import Load
@@ -44,9 +45,8 @@ from ann_benchmarks.measure.loaded_point import LoadedPoint
 from ann_benchmarks.measure.rounds import Contenders, EnteredJob, Turn
 from ann_benchmarks.measure.timed import Subject, measure
 from ann_benchmarks.plugin import Plugin
-from ann_benchmarks.results.comparable import comparable, family
+from ann_benchmarks.results.comparable import comparable
 from ann_benchmarks.results.runs import load_runs
-from ann_benchmarks.results.series import Series, series_from
 from ann_benchmarks.run.options import check_options, make_parser
 from ann_benchmarks.run.shard_options import requested_engines, requested_probes, requested_shards
 
@@ -543,13 +543,13 @@ def test_shards_and_engines_are_contenders_with_names_of_their_own():
         series = Job(definition, [[50]], "tiny", K).series
         assert series.label == label and not series.conditions
         assert series_from(json.loads(series.as_json())) == series
-        assert series.on_one_server == Series("hnsw")
+        assert series.without("servers") == Series("hnsw")
     assert Series("hnsw", "0.8", clients=2, settings="jit=on", shards=2, shard_engine="fdw").label == (
         "hnsw-0.8-shards2-fdw-jit=on-c2"
     )
     whole, parts = make_run("hnsw"), make_run("hnsw")
     parts = replace(parts, series=series)
-    assert comparable([whole, parts]) == [whole, parts] and family(whole) != family(parts)
+    assert comparable([whole, parts]) == [whole, parts] and whole.series.family != parts.series.family
 
 
 def requested(*words, local=("--local",)):

@@ -26,7 +26,7 @@ def result(rate, shards=0, engine="", clients=1, probes=None, **attrs):
     parts = {"recall_parts": [0.9, 1.0] * 25}
     rates = [rate * (1 + 0.01 * (-1) ** (i // (shards + 1))) for i in range(ROUNDS)]
     run = make_run("hnsw", rates, clients=clients, **rounds, **parts, **attrs)
-    series = replace(run.series, shards=shards or None, shard_engine=engine, shard_probes=probes)
+    series = run.series.replaced(shards=shards or None, shard_engine=engine, shard_probes=probes)
     return replace(run, series=series)
 
 
@@ -93,7 +93,7 @@ def on_tier(run, megabytes):
     memory = {"tier": f"all:{megabytes}MB", "tier_ram": megabytes << 20}
     return replace(
         run,
-        series=replace(run.series, tier_method="cgroup", tier_memory=f"ram{megabytes}MB"),
+        series=run.series.replaced(tier_method="cgroup", tier_memory=f"ram{megabytes}MB"),
         attrs={**run.attrs, **memory},
     )
 

@@ -10,7 +10,7 @@ import h5py
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.results.series import Series
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.website.submissions import create_submissions_site
 from ann_benchmarks.website.submissions.columns import plain_text
 from ann_benchmarks.website.submissions.reading import bundle_folders

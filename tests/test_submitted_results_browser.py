@@ -4,7 +4,7 @@ from statistics import median
 
 import pytest
 
-from ann_benchmarks.results.series import Series
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.website.submissions import create_submissions_site
 
 from .browser import CHROMIUM, Browser

@@ -22,6 +22,7 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import GB, MB
 from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.jobs.earlier import value_found_before
 from ann_benchmarks.jobs.events import Finished, Note
 from ann_benchmarks.jobs.job import Job, Scope
@@ -445,10 +446,10 @@ def test_what_was_found_for_a_recall_is_taken_from_another_curve_of_the_same_ind
     arguments = [*DEFINITION.arguments, "target_recall=0.9"]
     path = result_path("tiny", 10, "some-c1", arguments)
     nothing = np.zeros((1, 10))
-    write_result(path, attrs, np.ones(1), nothing, nothing)
+    write_result(path, attrs | {"series": Series("some", clients=1).as_json()}, np.ones(1), nothing, nothing)
     write_result(
         result_path("tiny", 10, "some_half", arguments),
-        attrs | {"target_value": 99},
+        attrs | {"target_value": 99, "series": Series("some_half").as_json()},
         np.ones(1), nothing, nothing,
     )  # fmt: skip
     found = job.request().found_before

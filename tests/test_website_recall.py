@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.at_recall import at_recall
 from ann_benchmarks.results.filtered import filtered_speed
-from ann_benchmarks.results.series import Series
 from ann_benchmarks.website import create_website
 from ann_benchmarks.website.data import server_column
 

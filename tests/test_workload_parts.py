@@ -7,6 +7,7 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.jobs.job import Scope, make_plan
 from ann_benchmarks.jobs.procedure import Procedure
 from ann_benchmarks.load.request import Load
@@ -23,7 +24,6 @@ from ann_benchmarks.measure.workloads.table_state import (
     TableState,
 )
 from ann_benchmarks.results.records import Record, write_record
-from ann_benchmarks.results.series import Series
 from ann_benchmarks.run.load_options import requested_loads
 from run import main, make_parser
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+from ann_benchmarks.fields.series import ATTRIBUTE, Series
 from ann_benchmarks.results.records import Phase, Record, write_record
-from ann_benchmarks.results.series import ATTRIBUTE, Series
 
 from .report_data import make_rate
 

@@ -11,6 +11,7 @@ import tokenize
 import unicodedata
 import zipfile
 import zlib
+from collections.abc import Collection
 from typing import Any, TypeVar
 
 from .errors import one_line
@@ -37,6 +38,8 @@ DAMAGE = (
 LONGEST_REASON = 200  # characters of a library's text in a message
 DEEPEST = 64  # levels of lists and objects; the plan of a query has a dozen
 LARGEST_INTEGER = 2**64
+LARGEST = 1e100  # what is beyond is no measurement; its square and its inverse are still numbers
+LONGEST_VALUE = 2000  # characters of a field of a series, or of the arguments of a point
 Value = TypeVar("Value")
 
 
@@ -102,3 +105,22 @@ def warn(text: str) -> None:
 def clean_lines(text: str) -> str:
     """Return a text without control characters but for the ends of its lines."""
     return "\n".join(map(clean_text, text.split("\n")))
+
+
+def is_number(value: Any) -> bool:
+    """Whether a plain value is a number that can have been measured."""
+    if not isinstance(value, int | float) or not -LARGEST < value < LARGEST:
+        return False
+    return value == 0 or not -1 / LARGEST < value < 1 / LARGEST
+
+
+def fits_classes(value: Any, classes: Collection[type]) -> bool:
+    """Whether a plain value is of one of these classes, and no longer or larger than one can be.
+
+    A whole number is also a float, and a truth value is no number.
+    """
+    if type(value) not in classes and not (type(value) is int and float in classes):
+        return False
+    if isinstance(value, str):
+        return len(value) <= LONGEST_VALUE
+    return is_number(value) if isinstance(value, int | float) else True

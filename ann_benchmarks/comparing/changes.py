@@ -5,22 +5,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ann_benchmarks.common.text import from_json
+from ann_benchmarks.fields.rows import FIELDS
 
 from .matching import PointPair
 from .measurements import MeasuredPoint
 
 MACHINE = ("cpu", "cores", "memory_bytes", "kernel", "python", "framework_version")
 INDEX = (
-    "dataset", "truth", "distance", "workload", "writers", "build_arguments",
+    "dataset", "truth", "distance", "build_arguments",
     "target_recall", "target_value", "target_missed",
     "shared_buffers", "maintenance_work_mem", "max_parallel_maintenance_workers", "prewarmed_by",
     "docker_image", "docker_image_id", "container_memory_bytes", "graph_overflow_rows",
 )  # fmt: skip
 LOAD = (
-    "algo", "clients", "loop", "rate", "objective", "driver", "query_order", "distinct_queries",
-    "asked_duration", "asked_queries", "run_count", "batch_mode", "count", "warmup", "client_machines",
+    "algo", "loop", "asked_duration", "asked_queries", "run_count", "count", "warmup", "client_machines",
+    "tier", "tier_ram", "tier_shared_buffers",
 )  # fmt: skip
-TIER = ("tier", "tier_method", "tier_ram", "tier_cpus", "tier_disk", "tier_shared_buffers")
 OF_PLAN = ("Scan Direction", "Parallel Aware", "Order By", "Index Cond", "Filter", "Sort Key", "Output")
 FREE_DISK = ("setting max_wal_size",)  # which embedded servers choose by it, a different one each time
 
@@ -45,13 +45,18 @@ def changes(pairs: Sequence[PointPair]) -> list[Change]:
                 before, after = _differing(before, after) if what == "plan" else (before, after)
                 place = (what, before, after)
                 counted[place] = counted.get(place, 0) + 1
-    rank = {name: i for i, name in enumerate((*MACHINE, "version", *INDEX, *LOAD, *TIER))}
+    rank = {name: i for i, name in enumerate((*MACHINE, "version", *INDEX, *LOAD, *attributes()))}
 
     def order(change: Change) -> tuple[int, str]:
         name = "version" if change.what.endswith("_version") and change.what not in rank else change.what
         return rank.get(name, len(rank) + (change.what == "plan")), change.what
 
     return sorted((Change(*place, points) for place, points in counted.items()), key=order)
+
+
+def attributes() -> list[str]:
+    """Return the attributes that say the same as fields of the series."""
+    return [field.attribute for field in FIELDS.values() if field.attribute]
 
 
 def is_of_machine(change: Change) -> bool:
@@ -70,7 +75,7 @@ def _properties(side: Iterable[MeasuredPoint]) -> dict[str, dict[str, None]]:
 
 def properties(attrs: Mapping[str, Any]) -> dict[str, str]:
     """Return as text what was requested and under which conditions, without what differs each time."""
-    found = {name: attrs[name] for name in (*MACHINE, *INDEX, *LOAD, *TIER) if name in attrs}
+    found = {name: attrs[name] for name in (*MACHINE, *INDEX, *LOAD, *attributes()) if name in attrs}
     found |= {name: value for name, value in attrs.items() if name.endswith("_version")}
     found |= {
         f"setting {name}": value for name, value in from_json(attrs.get("settings"), dict[str, Any]()).items()

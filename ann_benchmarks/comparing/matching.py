@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean, variance
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.fields.rows import FIELDS
 from ann_benchmarks.results.contest import FEWEST_ROUNDS, recall_doubt
 from ann_benchmarks.results.judging import (
     Difference,
@@ -87,7 +88,7 @@ def compare(
     of_a, of_b = by_key(a), by_key(b)
     keys = [key for key in of_a if key in of_b]
     for key in keys:
-        _check_filters(of_a[key], of_b[key])
+        _check_questions(of_a[key], of_b[key])
     labels = _labels([of_a[key] + of_b[key] for key in keys])
     pairs = [PointPair(key, label, of_a[key], of_b[key]) for key, label in zip(keys, labels, strict=True)]
     in_blocks = are_in_blocks(a, b)
@@ -105,15 +106,19 @@ def compare(
     )
 
 
-def _check_filters(a: Sequence[MeasuredPoint], b: Sequence[MeasuredPoint]) -> None:
+def _check_questions(a: Sequence[MeasuredPoint], b: Sequence[MeasuredPoint]) -> None:
     """Refuse to compare answers to different questions, which names of series may match."""
-    of_a, of_b = ({point.filter for point in side} for side in (a, b))
-    if len(of_a | of_b) > 1:
-        named = [" and ".join(sorted(one or "no filter" for one in side)) for side in (of_a, of_b)]
-        raise UserError(
-            f"A has results of {named[0]}, B of {named[1]}: results under different filters are not compared;"
-            " name series of one filter"
-        )
+    for field in FIELDS.values():
+        if field.compares:
+            continue
+        of_a, of_b = ({point.attrs.get(field.attribute) or "" for point in side} for side in (a, b))
+        if len(of_a | of_b) > 1:
+            none = f"no {field.id}"
+            named = [" and ".join(sorted(str(one or none) for one in side)) for side in (of_a, of_b)]
+            raise UserError(
+                f"A has results of {named[0]}, B of {named[1]}: results under different {field.id}s are not"
+                f" compared; name series of one {field.id}"
+            )
 
 
 def _labels(points: Sequence[Sequence[MeasuredPoint]]) -> list[str]:

@@ -39,11 +39,6 @@ class MeasuredPoint:
         return str(self.attrs.get("name", self.path.stem))
 
     @property
-    def filter(self) -> str:
-        """The filter set of its queries, "" for none."""
-        return str(self.attrs.get("filter") or "")
-
-    @property
     def has_rate(self) -> bool:
         """Whether the throughput was given, so that it is no property of the index."""
         return "rate" in self.attrs and "objective" not in self.attrs

@@ -10,12 +10,12 @@ import numpy as np
 
 from ann_benchmarks.common.errors import UserError, closest
 from ann_benchmarks.common.names import matching
+from ann_benchmarks.fields.series import BESIDE
 from ann_benchmarks.results.file import RESULTS_FOLDER, read_attributes, read_more
 from ann_benchmarks.results.judging import Estimate
 from ann_benchmarks.results.percentiles import QUERIES
 from ann_benchmarks.results.records import SUFFIX, Rate, Record, read_record
 from ann_benchmarks.results.runs import skipped
-from ann_benchmarks.results.series import BESIDE
 
 from .measurements import QUICK, QUICK_SHARE, Key, MeasuredPoint
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ann_benchmarks.common.numbers import three_digits
+from ann_benchmarks.fields.rows import FIELDS, chosen_fields
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.reporting.content import Finding
 from ann_benchmarks.results.at_recall import (
@@ -27,6 +28,7 @@ from .schema import Claim
 # Ends of the names whose smaller values are better; for the metrics of plot.py their registry says it.
 COSTS = ("p50", "p95", "p99", "p999", "seconds_to_reach", "index_size", "table_size", "index_build_time",
          "load_time", "clustering_time")  # fmt: skip
+NOTHING = (None, "", 0, "none")  # each says that there is no filter, shard, pooler, tier
 
 
 @dataclass(frozen=True)
@@ -50,27 +52,19 @@ class StepPoint:
             return is_part(value, arguments[key])
         if key == "setting":
             return all(self.job.definition.settings.get(name) == str(one) for name, one in value.items())
-        known: dict[str, Any] = {
-            "step": self.step,
-            "algorithm": self.job.definition.algorithm,
-            "dataset": self.job.dataset,
-            "clients": self.attrs.get("clients", 1),
-            "disk": self.attrs.get("tier_disk", ""),
-            "cpus": self.attrs.get("tier_cpus", ""),
-            "order": self.attrs.get("query_order", ""),
-            "filter": self.attrs.get("filter", ""),
-            "shards": shards.count if (shards := self.job.definition.shards) else 0,
-            "engine": shards.engine if shards else "",
-            "probes": (shards.probes if shards else None) or 0,
-            "pooler": pooler.name if (pooler := self.job.definition.pooler) else "none",
-            "pool": (pooler.size if pooler else None) or 0,
-            "replicas": replicas.count if (replicas := self.job.definition.replicas) else 0,
+        series = self.job.series
+        known = {
+            field.id: self.attrs.get(field.attribute, getattr(series, field.name))
+            for field in FIELDS.values()
         }
+        known |= {"step": self.step, "dataset": self.job.dataset, "clients": known["clients"] or 1}
         if isinstance(self.outcome, Record):
             known |= {
                 name: getattr(self.outcome, name) for name in ("clients", "writers", "workload", "rate")
             }
         has = known.get(key, self.attrs.get(key, ""))
+        if has in NOTHING:
+            return any(one in NOTHING for one in (value if isinstance(value, list) else [value]))
         return has in value if isinstance(value, list) else has == value or str(has) == str(value)
 
 
@@ -228,7 +222,7 @@ def value_of_record(record: Record, path: str) -> Value:
 
 def selected(selection: Mapping[str, Any], points: Iterable[StepPoint]) -> list[StepPoint]:
     """Return the points that a selection means: of one server without pooler, unless it names others."""
-    named = {"shards": 0, "pooler": "none", "replicas": 0, **selection}
+    named = {**{field.id: field.default for field in chosen_fields("servers") if field.label}, **selection}
     return [point for point in points if all(point.matches(*each) for each in named.items())]
 
 

@@ -13,6 +13,7 @@ from ann_benchmarks.common.errors import UserError, closest, shown
 from ann_benchmarks.common.names import exists
 from ann_benchmarks.common.yaml_file import Where, YamlFile
 from ann_benchmarks.definitions.configs import check_run_group
+from ann_benchmarks.fields.rows import FIELDS
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 KEYS = ("title", "source", "text", "steps", "findings")
@@ -20,9 +21,7 @@ STEP_KEYS = ("name", "title", "text", "run", "groups", "settings", "install", "s
 FINDING_TEXTS = ("says", "published", "not-testable", "compare", "metric", "to-metric", "over", "unit")
 FINDING_KEYS = (*FINDING_TEXTS, "at-recall", "of", "to", "least", "most")
 COMPARISONS = ("ratio", "spread", "value")
-SELECTION_KEYS = ("step", "algorithm", "dataset", "clients", "writers", "tier", "disk", "cpus", "build",
-                  "query", "order", "workload", "rate", "filter", "setting", "shards", "engine",
-                  "probes", "pooler", "pool", "replicas")  # fmt: skip
+SELECTION_KEYS = ("step", "dataset", "tier", "build", "query", "setting")  # besides those of fields
 INSTALL_KEYS = ("algorithm", "build-arg")
 PICTURES = ("frontier", "latency", "tiers", "builds", "clients", "shards", "filters", "deciles", "recalls",
             "inserts", "writes", "dashboard")  # fmt: skip
@@ -275,9 +274,10 @@ class ExperimentFile(YamlFile):
             self.fail(where, f"a {compare} needs 'of'")
         if compare == "ratio" and not {"to", "to-metric"} & {*merged}:
             self.fail(where, "a ratio needs 'to' or 'to-metric'")
+        keys = [field.id for field in FIELDS.values()]
         for key in ("of", "to"):
             selection = merged.get(key, {})
-            self.mapping((*where, key), selection, "the selection", SELECTION_KEYS)
+            self.mapping((*where, key), selection, "the selection", (*SELECTION_KEYS, *keys))
             if "setting" in selection:
                 self.mapping((*where, key, "setting"), selection["setting"], "settings such as jit: 'off'")
             if "step" in selection:

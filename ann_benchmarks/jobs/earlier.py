@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.fields.series import Series, series_of
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.workload import Workload
 from ann_benchmarks.results.file import (
@@ -16,7 +16,6 @@ from ann_benchmarks.results.file import (
     result_path,
 )
 from ann_benchmarks.results.records import read_record
-from ann_benchmarks.results.series import BESIDE, stored_series
 from ann_benchmarks.results.speeds import OVERSTATED
 
 from .procedure import Procedure
@@ -77,23 +76,22 @@ def _other_workload(path: Path, workload: Workload, truth: str) -> str | None:
 
 
 def found_before(
-    definition: Definition, dataset: str, count: int, target: float, points: Sequence[list[Any]]
+    series: Series, built: list[Any], dataset: str, count: int, target: float, points: Sequence[list[Any]]
 ) -> list[Mapping[str, Any]]:
-    """Return what other curves of a definition have found for a target recall, whose `points` these are."""
-    built = definition.arguments
+    """Return what other curves have found for a target recall where answers depend on nothing else.
+
+    `built` are the arguments of the index, and `points` those whose values are searched for.
+    """
     names = {result_path(dataset, count, "any", built + arguments).name for arguments in points}
     found: list[Mapping[str, Any]] = []
     for path in iter_result_paths(dataset, count):
-        curve = path.parent.name.partition(BESIDE)[0]
-        if path.name in names and f"{curve}-".startswith(f"{definition.family}-"):
+        if path.name in names and path.parent.name.startswith(series.algorithm):
             try:
                 attrs = read_attributes(path)
+                other = series_of(attrs, path.parent.name)
             except (UserError, OSError):
                 continue
-            series = stored_series(attrs)
-            variant = (series.sharding, series.settings) if series else ("", "")
-            own = (str(definition.shards or ""), definition.variant)
-            if attrs.get("target_recall") == target and variant == own:
+            if attrs.get("target_recall") == target and other.searched == series.searched:
                 found.append({name: attrs[name] for name in _KEPT if name in attrs})
     return found
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from ann_benchmarks.definitions.definition import Definition, label
 from ann_benchmarks.definitions.selection import joined
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.environment import MEMORY_DIVIDED, Facts, environment_of
 from ann_benchmarks.results.file import result_path
 from ann_benchmarks.results.records import record_path
-from ann_benchmarks.results.series import Series
 
 from .earlier import found_before, mark_of_rounds, unfinished
 from .places import Environments, Folders, folder_for, may_be_of, other_server
@@ -96,8 +96,8 @@ class Job:
     def request(self) -> "JobRequest":
         """Return what a worker is given of it, with what is known by now."""
         target, places = self.procedure.target_recall, self.folders.environments(self.truth)
-        place = (self.definition, self.dataset, self.count)
-        found = () if target is None else found_before(*place, target, self.points)
+        built = self.series, self.definition.arguments
+        found = () if target is None else found_before(*built, self.dataset, self.count, target, self.points)
         return JobRequest(self, environments=places, found_before=found, conditions=self.procedure.conditions)
 
     def label(self, query_arguments: Sequence[Any] = ()) -> str:

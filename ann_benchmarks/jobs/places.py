@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.fields.series import BATCH, BESIDE
 from ann_benchmarks.results.environment import (
     MARK,
     Facts,
@@ -18,7 +19,6 @@ from ann_benchmarks.results.environment import (
 )
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, read_attributes
 from ann_benchmarks.results.records import SUFFIX, read_record
-from ann_benchmarks.results.series import BATCH, BESIDE
 
 Environments = Mapping[str, Sequence[Facts]]  # of the results in each folder of a series, by its mark
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from ann_benchmarks.fields.rows import GROUPS
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.load.workload import Workload
@@ -50,8 +52,8 @@ class Procedure:
     rounds: Rounds | None = None  # None: one point after the other
     filter: str = ""  # the filter set of its queries, "" for none
     post_filter: float | None = None  # times k rows are requested without it, and filtered afterwards
-
     payload: str = ""  # what comes back beside the ids: text or vector, "" for nothing
+    more: Mapping[str, Any] = field(default_factory=dict)  # other fields of the series, by name
 
     @property
     def is_cold(self) -> bool:
@@ -59,15 +61,16 @@ class Procedure:
         return self.warmup is not None and self.warmup.is_off
 
     @property
+    def _own(self) -> dict[str, Any]:
+        own = {name: getattr(self, name) for name in ("batch", "is_cold", "filter", "post_filter", "payload")}
+        return {**own, **self.more}
+
+    @property
     def series(self) -> dict[str, Any]:
         """The fields of a series that follow from it."""
         load = self.workload or self.load
         return {
-            "batch": self.batch,
-            "is_cold": self.is_cold,
-            "filter": self.filter,
-            "post_filter": self.post_filter,
-            "payload": self.payload,
+            **self._own,
             **(load.series if load is not None else {}),
             **(self.conditions.series if self.conditions is not None else {}),
         }
@@ -77,12 +80,7 @@ class Procedure:
         text = "" if self.load is None else f" {self.load}"
         if self.workload is not None:
             text = f", {self.workload}"
-        if self.filter:
-            text += f", filter {self.filter}"
-        if self.post_filter is not None:
-            text += f" applied to {self.post_filter:.12g} times as many rows"
-        text += f", payload {self.payload}" if self.payload else ""
-        text = f"{text}, cold" if self.is_cold else text
+        text += "".join(f", {words}" for words in Series("", **self._own).words(*GROUPS))
         return text if self.conditions is None else f"{text} on {self.conditions}"
 
 

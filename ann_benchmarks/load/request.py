@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.fields.rows import OWN_DRIVER
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.percentiles import LEAST_BEYOND, PERCENTILES
-from ann_benchmarks.results.series import OWN_DRIVER
 
 from .orders import QueryOrder, poisson_arrivals
 from .search import CLOSE_ENOUGH
@@ -97,14 +98,7 @@ class Load:
         }
 
     def __str__(self) -> str:
-        text = f"by {self.clients} client{'s' * (self.clients > 1)}"
-        if self.order.kind != "shuffled":
-            text += f", order {self.order}"
-        if self.distinct is not None:
-            text += f", {self.distinct:,} different queries"
-        if self.rate is not None:
-            text += f" at {self.rate:.12g}/s"
-        return text + (f" within {self.objective}" if self.objective is not None else "")
+        return ", ".join(Series("", **self.series).words("clients", "load"))
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -126,11 +126,6 @@ class EnteredJob:
         self._monitor.current = NoMonitor()
         plugin.rest()
 
-    @property
-    def server(self) -> tuple[Any, ...]:
-        """The settings of its server, and on what shards it is: what the same index is searched with."""
-        return self.job.definition.settings, self.job.definition.shards
-
     def take_turn(self, turn: Turn, found_before: Sequence[Mapping[str, Any]]) -> None:
         """Measure a point for one run; where that fails, a plug-in that can recover loses the point alone."""
         arguments = self.job.points[turn.point]
@@ -242,9 +237,9 @@ class Contenders:
             self._enter(request.request, report)
         elif isinstance(request, Turn):
             taking = self._jobs[request.job]
-            # What a search finds depends on both.
-            alike = [job for job in self._jobs.values() if job.server == taking.server]
-            known = [facts for job in alike for facts in job.found()]
+            searched = taking.job.series.searched
+            alike = [entered for entered in self._jobs.values() if entered.job.series.searched == searched]
+            known = [facts for entered in alike for facts in entered.found()]
             taking.take_turn(request, known)
         else:
             self._jobs[request.job].keep(request.facts, request.is_last)

@@ -11,6 +11,7 @@ import numpy as np
 from ann_benchmarks.common.host import host_facts
 from ann_benchmarks.data.datasets import Dataset
 from ann_benchmarks.distance import candidate_distances, rounded_up
+from ann_benchmarks.fields.series import ATTRIBUTE
 from ann_benchmarks.jobs.events import Event, Note, PointDone
 from ann_benchmarks.jobs.job import Job, JobRequest
 from ann_benchmarks.jobs.places import folder_for, other_server
@@ -30,7 +31,6 @@ from ann_benchmarks.results.intervals import (
 from ann_benchmarks.results.length import relaxations
 from ann_benchmarks.results.percentiles import known_percentile, stored_percentiles
 from ann_benchmarks.results.recall import completeness_of_each, recall_of_each
-from ann_benchmarks.results.series import ATTRIBUTE
 from ann_benchmarks.results.speeds import EXACT_SEARCH, PARTS, recall_parts
 from ann_benchmarks.results.truth import Truth
 from ann_benchmarks.results.warnings import main_wait, remarks
@@ -172,7 +172,9 @@ class PointStore:
             "ended_at": now(),
         }
         job = self._placed(attrs)
-        attrs |= {"algo": job.series.label, ATTRIBUTE: job.series.as_json()}
+        series = job.series
+        attrs |= {name: value for name, value in series.attributes.items() if name not in attrs}
+        attrs |= {"algo": series.label, ATTRIBUTE: series.as_json()}
         edges, counts = histogram(times)
         more: dict[str, Any] = {"latency_histogram_edges": edges, "latency_histogram": counts}
         built = Recording() if attrs.get("index_reused") else self.built

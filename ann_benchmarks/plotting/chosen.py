@@ -8,9 +8,9 @@ from typing import Any
 from ann_benchmarks.common.errors import UserError, closest
 from ann_benchmarks.common.names import star_pattern
 from ann_benchmarks.common.numbers import counted
-from ann_benchmarks.results.comparable import is_on_tier, is_open, memory_of
+from ann_benchmarks.fields.series import Series
+from ann_benchmarks.results.comparable import is_on_tier, memory_of
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.results.series import Series
 
 from .facets import FACETS, NO_FACET, ONE_PROCESS, Facet, load_text, servers
 
@@ -66,7 +66,7 @@ def of_one_load(runs: Sequence[Run], facet: Facet = NO_FACET, ways: str = "") ->
         number = len(runs) - len(kept) - sum(map(len, others))
         notes.append(f"left out: {counted(number, 'point')} of {' and of '.join(servers_left_out)}")
     same = facet.without(kept[0].series)
-    text = _shared(same, facet) if "clients" in facet.fields else load_text(same)
+    text = _shared(same, facet) if "clients" in facet.groups else load_text(same)
     if notes:
         notes.append(f"drawn: {text}, with the most points; {ways or _ways(runs, kept)}")
     return Choice(kept, text if others else "", notes)
@@ -74,7 +74,7 @@ def of_one_load(runs: Sequence[Run], facet: Facet = NO_FACET, ways: str = "") ->
 
 def _shared(series: Series, facet: Facet) -> str:
     """Write the conditions that all panels share."""
-    nothing = "nothing special" if "clients" in facet.fields else ONE_PROCESS
+    nothing = "nothing special" if "clients" in facet.groups else ONE_PROCESS
     return facet.without(series).conditions[1:] or nothing
 
 
@@ -126,5 +126,5 @@ def _of_one_server(runs: Sequence[Run], facet: Facet) -> tuple[list[Run], list[s
 def filtered_of_one_load(runs: Sequence[Run]) -> Choice:
     """Return the filtered results in a closed loop, of the load and the server with the most points."""
     return of_one_load(
-        [run for run in runs if run.series.filter and not is_open(run)], FACETS["filter"], OTHER_LOADS
+        [run for run in runs if run.series.filter and not run.series.is_open], FACETS["filter"], OTHER_LOADS
     )

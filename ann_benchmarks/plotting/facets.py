@@ -1,9 +1,10 @@
-"""What a picture can have a panel for: each number of clients, load, tier, server or filter."""
+"""What a picture can have a panel for: groups of fields in which the panels differ."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ann_benchmarks.common.numbers import counted
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.comparable import clients, memory_of
 from ann_benchmarks.results.environment import (
     SERVER,
@@ -13,35 +14,50 @@ from ann_benchmarks.results.environment import (
     names_of,
 )
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.results.series import Series, series_from
 
 ONE_PROCESS = "one process"  # which sends one query after the other
-WHOLE_MACHINE = "the machine as it is"
 ONE_SERVER = "one server"
-NO_FILTER = "no filter"
-_LOAD = ("clients", "query_order", "distinct_queries", "rate", "objective", "driver", "is_cold", "payload")
-_TIER = ("tier_method", "tier_cpus", "tier_disk", "tier_memory")
+
+
+def load_text(series: Series) -> str:
+    """Write what is special about how a series was measured, apart from the algorithm and its server."""
+    number = ONE_PROCESS if series.clients is None else counted(series.clients, "client")
+    return ", ".join(filter(None, [number, series.without("clients").conditions[1:]]))
+
+
+def order_by_clients(run: Run) -> tuple[float, ...]:
+    """Return the place of a panel of clients and loads: one process goes first."""
+    return run.series.clients is not None, clients(run)
 
 
 @dataclass(frozen=True)
 class Facet:
-    """A kind of panels: the fields of a series that panels differ in, and what one panel is for."""
+    """A kind of panels: the groups of fields that panels differ in, and how a panel is called."""
 
-    fields: Sequence[str]
+    groups: Sequence[str]
     of_each: str
+    heading: Callable[[Series], str] = load_text  # of a series without other fields
+    place: Callable[[Run], tuple[float, ...]] = order_by_clients
 
     def without(self, series: Series) -> Series:
         """Return a series as its curve is called in every panel."""
-        kept = {name: value for name, value in vars(series).items() if name not in self.fields}
-        return series_from(kept)
+        return series.without(*self.groups)
 
 
 FACETS: Mapping[str, Facet] = {
     "clients": Facet(("clients",), "number of clients"),
-    "load": Facet(_LOAD, "load"),
-    "tier": Facet(_TIER, "tier"),
+    "load": Facet(("clients", "load", "payload", "caches"), "load"),
+    "tier": Facet(
+        ("tier",), "tier", lambda series: series.conditions[1:] or "the machine as it is", memory_of
+    ),
     "server": Facet(("environment",), "server"),
-    "filter": Facet(("filter",), "filter"),
+    "servers": Facet(
+        ("servers",),
+        "number of servers, engine or pooler",
+        lambda series: " ".join(series.words("servers")) or ONE_SERVER,
+        lambda run: (run.series.shards or 0, run.series.replicas or 0),
+    ),
+    "filter": Facet(("filter",), "filter", lambda series: series.filter or "no filter"),
 }
 NO_FACET = Facet((), "")
 
@@ -53,8 +69,8 @@ def panels(runs: Sequence[Run], facet: Facet) -> dict[str, list[Run]]:
         of_run = [names[place] or ONE_SERVER for place in places]
         order = sorted(set(of_run), key=lambda name: (name == UNKNOWN, name))
     else:
-        of_run = [_heading(run.series, facet) for run in runs]
-        ranked = sorted(zip(runs, of_run, strict=True), key=lambda item: (_place(item[0], facet), item[1]))
+        of_run = [facet.heading(run.series.only(*facet.groups)) for run in runs]
+        ranked = sorted(zip(runs, of_run, strict=True), key=lambda item: (facet.place(item[0]), item[1]))
         order = list(dict.fromkeys(name for _, name in ranked))
     found: dict[str, list[Run]] = {name: [] for name in order}
     for run, name in zip(runs, of_run, strict=True):
@@ -73,24 +89,3 @@ def servers(runs: Sequence[Run]) -> tuple[list[int], Sequence[Facts], list[str]]
         facts.append({name: value for name, value in run.facts.items() if name in kept})
     places, groups = environments(facts)
     return list(places), groups, names_of(groups)
-
-
-def load_text(series: Series) -> str:
-    """Write what is special about how a series was measured, apart from the algorithm and its server."""
-    clients = f"-c{series.clients}"
-    rest = series.conditions.removeprefix(clients).removeprefix("-")
-    number = ONE_PROCESS if series.clients is None else counted(series.clients, "client")
-    return f"{number}, {rest}" if rest else number
-
-
-def _heading(series: Series, facet: Facet) -> str:
-    of_facet = Series("", **{name: getattr(series, name) for name in facet.fields})
-    if facet is FACETS["tier"]:
-        return of_facet.conditions[1:] or WHOLE_MACHINE
-    if facet is FACETS["filter"]:
-        return series.filter or NO_FILTER
-    return load_text(of_facet)
-
-
-def _place(run: Run, facet: Facet) -> tuple[float, ...]:
-    return memory_of(run) if facet is FACETS["tier"] else (run.series.clients is not None, clients(run))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import atomic_path
 from ann_benchmarks.common.numbers import figure_text, size_text
+from ann_benchmarks.fields.rows import chosen_fields
 from ann_benchmarks.results.at_recall import LOWER_BOUND, of_latencies, ratio_of_throughputs
 from ann_benchmarks.results.built import build_arguments, built_index
 from ann_benchmarks.results.intervals import interval_text
@@ -93,12 +95,14 @@ def line_of(tier_run: TierRun) -> tuple[int, str]:
 def differing_columns(runs: Sequence[TierRun]) -> dict[str, Callable[[TierRun], str]]:
     """Return the columns that some tables need: those in which results differ."""
     possible: dict[str, Callable[[TierRun], str]] = {
-        "Method": lambda tier_run: tier_run.run.series.tier_method,
-        "CPUs": lambda tier_run: str(tier_run.run.series.tier_cpus or ""),
-        "Disk": lambda tier_run: tier_run.run.series.tier_disk,
-        "Load": lambda tier_run: tier_run.run.series.special,
+        **{field.title: partial(_text, field.name) for field in chosen_fields("tier") if field.title},
+        "Load": partial(_text, "special"),
     }
     return {name: text for name, text in possible.items() if len({text(tier_run) for tier_run in runs}) > 1}
+
+
+def _text(name: str, tier_run: TierRun) -> str:
+    return str(getattr(tier_run.run.series, name) or "")
 
 
 def index_part(index: IndexOnTiers) -> list[str]:

@@ -11,11 +11,9 @@ from ann_benchmarks.common.numbers import three_digits
 from ann_benchmarks.load.request import Objective
 from ann_benchmarks.results.at_recall import AtRecall, at_recall, is_known, may_reach
 from ann_benchmarks.results.built import built_index
-from ann_benchmarks.results.comparable import family, is_open
 from ann_benchmarks.results.equal_recall import WITHIN
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.runs import Run, interval, number
-from ann_benchmarks.results.series import Series
 
 from .prices import PriceList, Quote, read_prices
 from .servers import MeasuredServer, measured_server, needed_capacity
@@ -122,7 +120,7 @@ class ServerCost:
     @property
     def is_given(self) -> bool:
         """Whether queries came at a rate that was given."""
-        return is_open(self.run)
+        return self.run.series.is_open
 
     @property
     def kept(self) -> Kept:
@@ -143,7 +141,7 @@ class ServerCost:
     @property
     def algorithm(self) -> str:
         """What a comparison is between."""
-        return family(self.run)
+        return self.run.series.family
 
     @property
     def price(self) -> float:
@@ -164,14 +162,10 @@ class ServerCost:
 
 def is_plain(run: Run) -> bool:
     """Whether nothing but clients, rate and tier is special: no batch, cold start or skewed queries."""
-    of = run.series
-    usual = Series(
-        of.algorithm, of.version, clients=of.clients, rate=of.rate, objective=of.objective, driver=of.driver,
-        tier_method=of.tier_method, tier_cpus=of.tier_cpus, tier_disk=of.tier_disk,
-        tier_memory=of.tier_memory, environment=of.environment, filter=of.filter,
-        post_filter=of.post_filter, settings=of.settings,
-    )  # fmt: skip
-    return of == usual and is_known(run)
+    loads = "clients", "rate", "objective", "driver"
+    return is_known(run) and run.series.is_plain_but_for(
+        "algorithm", "settings", "strategy", *loads, "filter", "tier", "environment"
+    )
 
 
 def server_costs(runs: Iterable[Run], target: ServiceTarget, prices: PriceList) -> list[ServerCost]:
@@ -183,10 +177,10 @@ def server_costs(runs: Iterable[Run], target: ServiceTarget, prices: PriceList) 
     groups: dict[Hashable, list[Run]] = {}
     for run in runs:
         if is_plain(run):
-            groups.setdefault((measured_server(run), is_open(run), _index(run)), []).append(run)
+            groups.setdefault((measured_server(run), run.series.is_open, _index(run)), []).append(run)
     found = []
     for group in groups.values():
-        cost = _open_cost(group, target) if is_open(group[0]) else _closed_cost(group, target)
+        cost = _open_cost(group, target) if group[0].series.is_open else _closed_cost(group, target)
         try:
             found.append(replace(cost, quote=prices.quote(needed_capacity(cost.run))))
         except UserError as error:
@@ -196,7 +190,7 @@ def server_costs(runs: Iterable[Run], target: ServiceTarget, prices: PriceList) 
 
 def _index(run: Run) -> Hashable:
     """Return what identifies an index and how it is queried, whatever the rate."""
-    series = replace(run.series, rate=None, objective="")
+    series = run.series.without("rate", "objective")
     return run.dataset, run.count, series.label, *built_index(run)[1:]
 
 

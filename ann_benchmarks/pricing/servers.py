@@ -61,8 +61,7 @@ def needed_capacity(run: Run) -> Capacity:
     is_exact = bool(run.attrs.get(EXACT_SEARCH)) and number(run, "index_size") is not None
     index, table = number(run, "index_size") or 0, number(run, "table_size") or 0  # KiB
     for is_so, problem in (
-        (run.series.shards is not None, "its rows are on several servers, and an instance is one"),
-        (run.series.replicas is not None, "several servers have answered, and an instance is one"),
+        (run.series.has_several_servers, "several servers have answered, and an instance is one"),
         (server.cpus is None, "the number of its CPUs is not known"),
         (server.memory is None, "its memory is not known"),
         (index < 0 or (index == 0 and not is_exact), "the size of its index is not known"),

@@ -9,7 +9,6 @@ from ann_benchmarks.results.at_recall import may_reach
 from ann_benchmarks.results.comparable import (
     Comparison,
     comparisons,
-    family,
     is_on_tier,
     ram,
     with_least_memory,
@@ -228,8 +227,8 @@ def missed(runs: Sequence[Run], target: float) -> list[Statement]:
     """Say which algorithms do not reach the recall under any conditions."""
     highest: dict[str, float] = {}
     for run in runs:
-        highest[family(run)] = max(highest.get(family(run), 0.0), run.metrics["recall"])
-    reaching = {family(run) for run in runs if may_reach(run, target)}
+        highest[run.series.family] = max(highest.get(run.series.family, 0.0), run.metrics["recall"])
+    reaching = {run.series.family for run in runs if may_reach(run, target)}
     short = [f"{name} (highest: {highest[name]:.4f})" for name in sorted(highest) if name not in reaching]
     return [Statement("Recall", f"{target:g} was not reached by {listed(short)}.")] if short else []
 
@@ -239,8 +238,8 @@ def unmeasured(
 ) -> list[Statement]:
     """Say what these results leave open."""
     open_questions = []
-    families = {family(run) for run in runs}
-    alone = [c for c in compared if len({family(run) for run in c.runs}) < len(families)]
+    families = {run.series.family for run in runs}
+    alone = [c for c in compared if len({run.series.family for run in c.runs}) < len(families)]
     if len(compared) == 1 and compared[0].clients == 1:
         open_questions.append("many clients (run.py --clients 1,32)")
     elif compared and all(comparison.clients > 1 for comparison in compared):

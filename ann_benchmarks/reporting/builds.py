@@ -7,7 +7,6 @@ from typing import Any
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import KIB, UNKNOWN, figure_text, size_text
 from ann_benchmarks.results.built import build_arguments
-from ann_benchmarks.results.comparable import family
 from ann_benchmarks.results.runs import Run, number
 
 from .content import Shown, known_table
@@ -24,16 +23,16 @@ class IndexNames:
         """Compare the build arguments of each algorithm."""
         self._arguments: dict[str, list[dict[str, str]]] = {}
         for run in runs:
-            known = self._arguments.setdefault(family(run), [])
+            known = self._arguments.setdefault(run.series.family, [])
             arguments = build_arguments(run)
             if arguments not in known:
                 known.append(arguments)
 
     def of(self, run: Run) -> str:
         """Return the name of the index of one of the results."""
-        arguments, others = build_arguments(run), self._arguments[family(run)]
+        arguments, others = build_arguments(run), self._arguments[run.series.family]
         own = [text for name, text in arguments.items() if any(other.get(name) != text for other in others)]
-        return f"{family(run)} ({', '.join(own)})" if own else family(run)
+        return f"{run.series.family} ({', '.join(own)})" if own else run.series.family
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,12 @@ def builds_of(runs: Iterable[Run]) -> list[BuildCosts]:
     for run in runs:
         if run.metrics["build"] > 0 or run.metrics["indexsize"] > 0:
             arguments = ", ".join(text for text in build_arguments(run).values() if text != run.distance)
-            key = run.dataset, family(run), arguments, number(run, "index_build_time") or run.metrics["build"]
+            key = (
+                run.dataset,
+                run.series.family,
+                arguments,
+                number(run, "index_build_time") or run.metrics["build"],
+            )
             groups.setdefault(key, []).append(run)
     names = IndexNames(runs)
     builds = []
@@ -83,7 +87,7 @@ def build_table(shown: Shown) -> list[Block]:
         run, overflow = build.run, number(build.run, "graph_overflow_rows")
         index_size = run.metrics["indexsize"] or None
         rows.append({
-            "Index": family(run) + (f" ({build.arguments})" if build.arguments else ""),
+            "Index": run.series.family + (f" ({build.arguments})" if build.arguments else ""),
             "Dataset": run.dataset,
             "Load (s)": figure_text(build.seconds("load")),
             "Clustering (s)": figure_text(build.seconds("clustering")),

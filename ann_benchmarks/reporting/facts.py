@@ -9,6 +9,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import UNKNOWN, size_text
 from ann_benchmarks.common.text import from_json
 from ann_benchmarks.data.datasets import get_dataset, is_present
+from ann_benchmarks.fields.rows import FIELDS
 from ann_benchmarks.results.attributes import version_names
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE
 from ann_benchmarks.results.records import Record
@@ -19,6 +20,7 @@ from .document import Block, Heading, Listing, Paragraph, Table
 
 MOST_VALUES = 6  # of a fact, that are written out
 MOST_COMMANDS = 20
+MEASURED = "How it was measured"
 # By chapter: attributes and their names. Versions and settings have names of their own.
 KNOWN = {
     "Machine": {
@@ -29,14 +31,11 @@ KNOWN = {
         "docker_image": "Docker image", "docker_image_id": "Docker image ID", "server": "Server",
         "framework_version": "This benchmark", "python": "Python",
     },
-    "How it was measured": {
-        "run_count": "Runs of a point", "clients": "Clients", "driver": "Driver", "loop": "Loop",
-        "rate": "Requested queries/s", "query_order": "Order of the queries",
-        "distinct_queries": "Different queries", "warmup": "Warm-up", "prewarmed_by": "Prewarmed by",
+    MEASURED: {
+        "run_count": "Runs of a point", "loop": "Loop", "warmup": "Warm-up", "prewarmed_by": "Prewarmed by",
         "target_recall": "Target recall of the search", "tier": "Tiers (shared_buffers:available RAM)",
-        "tier_method": "Memory limited by", "tier_disk": "Disk of the tier",
         "tier_iops": "I/O operations/s of the tier's disk",
-        "tier_bandwidth": "Bandwidth of the tier's disk, per second", "tier_cpus": "CPUs of the tier",
+        "tier_bandwidth": "Bandwidth of the tier's disk, per second",
     },
 }  # fmt: skip
 SETTINGS = "Settings other than PostgreSQL's defaults"
@@ -69,6 +68,12 @@ def run_blocks(report: Report) -> list[Block]:
     ]
 
 
+def chapters() -> dict[str, dict[str, str]]:
+    """Return the attributes of each chapter with their names, those of fields among them."""
+    of_fields = {one.attribute: one.heading for one in FIELDS.values() if one.attribute and one.title}
+    return {**KNOWN, MEASURED: {**KNOWN[MEASURED], **of_fields}}
+
+
 def text_of(attribute: str, value: Any) -> str:
     """Write the value of an attribute."""
     if isinstance(value, bool):
@@ -83,7 +88,7 @@ def text_of(attribute: str, value: Any) -> str:
 def facts_of(attrs: Attributes) -> dict[Fact, str]:
     """Return what the attributes of a result say, by chapter and name."""
     facts = {}
-    for chapter, known in KNOWN.items():
+    for chapter, known in chapters().items():
         for attribute, name in known.items():
             if attribute in attrs:
                 facts[chapter, name] = text_of(attribute, attrs[attribute])
@@ -125,7 +130,7 @@ def what_was_run(of_algorithm: Mapping[str, Sequence[Attributes]]) -> list[Block
 
 def place_of(fact: Fact) -> tuple[int, str]:
     """Return what the facts of a chapter are sorted by: those without a place above first, by name."""
-    places = {name: i for i, name in enumerate(KNOWN.get(fact[0], {}).values())}
+    places = {name: i for i, name in enumerate(chapters().get(fact[0], {}).values())}
     return places.get(fact[1], -1), fact[1].lower()
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from ann_benchmarks.common.numbers import KIB, size_text, three_digits
-from ann_benchmarks.results.comparable import Comparison, family
+from ann_benchmarks.results.comparable import Comparison
 from ann_benchmarks.results.runs import Run, number
 
 from .builds import IndexNames
@@ -15,7 +15,9 @@ def costs(comparison: Comparison) -> list[Statement]:
     runs = list(comparison.fastest.values())
     names = IndexNames(comparison.runs)
     seconds = {names.of(run): took for run in runs if (took := index_seconds(run)) > 0}
-    sizes = {family(run): run.metrics["indexsize"] * KIB for run in runs if run.metrics["indexsize"] > 0}
+    sizes = {
+        run.series.family: run.metrics["indexsize"] * KIB for run in runs if run.metrics["indexsize"] > 0
+    }
     which = f"For the indexes that are the fastest with {comparison.who_asks}: " if len(runs) > 1 else ""
     found = []
     if seconds:

@@ -7,7 +7,7 @@ from itertools import groupby, takewhile
 
 from ann_benchmarks.common.numbers import KIB, counted, size_text, three_digits
 from ann_benchmarks.results.at_recall import AtRecall, at_recall, ratio_of_throughputs
-from ann_benchmarks.results.comparable import clients, comparable, family, is_on_tier
+from ann_benchmarks.results.comparable import clients, comparable, is_on_tier
 from ann_benchmarks.results.contest import Ratio
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.tiers import as_tier_run, of_each
@@ -61,10 +61,7 @@ def needs(runs: Iterable[Run], target: float) -> list[Need]:
 
 def contender(run: Run) -> str:
     """Name what has a need of its own: an algorithm, under each filter and with each payload."""
-    series = run.series
-    under = f" under the filter {series.filter}" if series.filter else ""
-    payload = f" with the payload {series.payload}" if series.payload else ""
-    return family(run) + of_each(run) + under + payload
+    return " ".join([run.series.family + of_each(run), *run.series.words("filter", "payload")])
 
 
 def need_of(number: int, algorithm: str, best: Mapping[int | None, AtRecall]) -> Need:

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.fields.series import BESIDE
 from ann_benchmarks.monitoring.stored import read_monitoring
 from ann_benchmarks.plotting.dashboard import draw_dashboard, sampled_with
 from ann_benchmarks.plotting.figure import View, create_plot
@@ -18,16 +18,13 @@ from ann_benchmarks.published import published as published_file
 from ann_benchmarks.results.at_recall import at_recall, may_reach
 from ann_benchmarks.results.comparable import (
     clients,
-    family,
     is_on_tier,
     ram,
-    without_memory,
 )
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.metrics import all_metrics, plot_label
 from ann_benchmarks.results.percentiles import least_queries
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.results.series import BESIDE
 from ann_benchmarks.results.tiers import as_tier_run, whole_machine
 
 from .builds import builds_of
@@ -101,10 +98,12 @@ def worth_a_bar(shown: Shown) -> tuple[list[Run], bool]:
     """
     most: dict[str, float] = {}
     for run in shown.runs:
-        most[without_memory(run)] = max(most.get(without_memory(run), 0.0), ram(run))
+        most[run.series.without("tier_memory").label] = max(
+            most.get(run.series.without("tier_memory").label, 0.0), ram(run)
+        )
     groups: dict[str, list[Run]] = {}
     for run in shown.runs:
-        if ram(run) == most[without_memory(run)]:
+        if ram(run) == most[run.series.without("tier_memory").label]:
             groups.setdefault(run.algorithm, []).append(run)
     if found := at_recall(groups, shown.target):
         return [at.run for at in found.values()], True
@@ -186,13 +185,13 @@ def worth_a_dashboard(runs: Iterable[Run], target: float) -> list[Run]:
 
     best: dict[str, Run] = {}
     for run in sorted((run for run in runs if MONITORED in run.attrs), key=worth, reverse=True):
-        best.setdefault(family(run), run)
+        best.setdefault(run.series.family, run)
     return list(best.values())
 
 
 def path_of(run: Run) -> Path:
     """Return the file that a result was read from; UserError if it is no longer there."""
-    plain = replace(run.series, environment="").label
+    plain = run.series.without("environment").label
     for path in iter_result_paths(run.dataset, run.count):
         if path.parent.name.partition(BESIDE)[0].removesuffix("-batch") == plain:
             attrs = read_attributes(path)

@@ -7,7 +7,6 @@ from ann_benchmarks.common.numbers import share_text
 from ann_benchmarks.plotting.chosen import of_one_load
 from ann_benchmarks.plotting.recall_figure import COMPARED, create_recall_figure
 from ann_benchmarks.plotting.styles import assign_styles, told_apart
-from ann_benchmarks.results.comparable import family
 from ann_benchmarks.results.intervals import Interval, interval_text
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import Run, interval
@@ -96,9 +95,9 @@ def _hidden(run: Run) -> str:
     low, high = (round(end * run.count) for end in bounds)
     worst = round(run.metrics[WORST] * run.count)
     return (
-        f"at most {round(fifth * run.count)} of their {run.count} neighbours with {family(run)} (95% interval"
-        f" {low} to {high}; the worst query {worst}), although the mean recall is {mean:.3f}: with misses"
-        f" spread evenly it would be {even}"
+        f"at most {round(fifth * run.count)} of their {run.count} neighbours with {run.series.family} (95%"
+        f" interval {low} to {high}; the worst query {worst}), although the mean recall is {mean:.3f}: with"
+        f" misses spread evenly it would be {even}"
     )
 
 
@@ -113,8 +112,8 @@ def _compared(runs: Sequence[Run]) -> list[str]:
         if _bounds(better).low > _bounds(worse).high:
             recalls = listed([f"{run.metrics['recall']:.3f}" for run in (better, worse)])
             sentences.append(
-                f"At nearly the same mean recall ({recalls}), {family(better)} has a shorter tail than"
-                f" {family(worse)}."
+                f"At nearly the same mean recall ({recalls}), {better.series.family} has a shorter tail than"
+                f" {worse.series.family}."
             )
     return sentences
 

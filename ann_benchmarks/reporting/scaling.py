@@ -12,7 +12,7 @@ from ann_benchmarks.plotting.published import PublishedPoints, read_series
 from ann_benchmarks.published import published as published_file
 from ann_benchmarks.published.selecting import Selection
 from ann_benchmarks.results.built import build_arguments
-from ann_benchmarks.results.comparable import clients, conditions, family, is_open
+from ann_benchmarks.results.comparable import clients, conditions
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import Run, interval
@@ -29,10 +29,10 @@ def by_clients(shown: Shown, overlay: Overlay = NO_OVERLAY) -> list[Block]:
     """Draw throughput over clients, a line for each query argument; those searched for a recall are one."""
     series: dict[str, dict[int, Point]] = {}
     for run in shown.runs:
-        if not is_open(run):
+        if not run.series.is_open:
             others = conditions(run).removeprefix(f"-c{clients(run)}")
             point = Point(clients(run), run.metrics["qps"], None, interval(run, "qps"))
-            series.setdefault(f"{family(run)}{others} {query_of(run)}", {})[clients(run)] = point
+            series.setdefault(f"{run.series.family}{others} {query_of(run)}", {})[clients(run)] = point
     lines = {
         name: list(points.values())
         for name, points in sorted(series.items(), key=lambda item: natural(item[0]))

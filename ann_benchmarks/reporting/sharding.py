@@ -15,7 +15,7 @@ from ann_benchmarks.results.at_recall import (
     of_latencies,
     ratio_of_throughputs,
 )
-from ann_benchmarks.results.comparable import is_on_tier, is_open, ram
+from ann_benchmarks.results.comparable import is_on_tier, ram
 from ann_benchmarks.results.judging import ERROR_RATE
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics
 from ann_benchmarks.results.runs import Run, interval, number
@@ -86,11 +86,11 @@ def sharded(shown: Shown, is_reached: bool = False) -> list[Sharded]:
     """
     groups: dict[str, dict[Sharding, list[Run]]] = {}
     for run in shown.runs:
-        if not is_open(run):
+        if not run.series.is_open:
             series = run.series
             memory = ram(run) if is_on_tier(run) else 0.0
             place = Sharding(series.shards or 0, series.shard_engine, series.shard_probes or 0, memory)
-            name = series.on_one_server.without_memory.label
+            name = series.without("shards", "shard_engine", "shard_probes", "tier_memory").label
             groups.setdefault(name, {}).setdefault(place, []).append(run)
     found = []
     for name, places in sorted(groups.items()):

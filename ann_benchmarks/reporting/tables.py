@@ -26,7 +26,7 @@ from ann_benchmarks.results.at_recall import (
     ratio_of_throughputs,
 )
 from ann_benchmarks.results.built import built_index
-from ann_benchmarks.results.comparable import comparisons, family, is_open
+from ann_benchmarks.results.comparable import comparisons
 from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.judging import ERROR_RATE
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics
@@ -81,7 +81,7 @@ def point_table(shown: Shown, best: bool = False) -> list[Block]:
 def highest_of_each(runs: Sequence[Run], target: float) -> list[Run]:
     """Return the result next to the recall of whatever has the highest QPS under the same conditions."""
     places: dict[tuple[Hashable, ...], dict[Hashable, list[Run]]] = {}
-    for run in (run for run in runs if not is_open(run)):  # at a rate, QPS were given
+    for run in (run for run in runs if not run.series.is_open):  # at a rate, QPS were given
         place = run.dataset, run.count, run.batch, run.series.conditions
         places.setdefault(place, {}).setdefault(built_index(run), []).append(run)
     found = [at_recall(indexes, target) for indexes in places.values()]
@@ -114,9 +114,9 @@ def speedup_tables(shown: Shown, baseline: str = "") -> list[Block]:
         if not found:
             continue
         conditions = f"{comparison.who_asks}{comparison.where}, at a recall of {shown.target:g}"
-        blocks += speedup_table(sorted(found, key=lambda at: family(at.run)), conditions, baseline)
-        reaching = {family(at.run) for at in found}
-        if short := sorted({family(run) for run in comparison.runs} - reaching):
+        blocks += speedup_table(sorted(found, key=lambda at: at.run.series.family), conditions, baseline)
+        reaching = {at.run.series.family for at in found}
+        if short := sorted({run.series.family for run in comparison.runs} - reaching):
             blocks.append(Paragraph(f"Below that recall: {', '.join(short)}.", is_note=True))
     if not blocks:
         raise UserError(f"no result reaches a recall of {shown.target:g}")
@@ -128,7 +128,7 @@ def speedup_table(found: Sequence[AtRecall], conditions: str, baseline: str) -> 
     runs = [at.run for at in found]
     index_names = IndexNames(runs)
     names = [index_names.of(run) for run in runs]
-    bases = [i for i, name in enumerate(names) if baseline in (name, family(runs[i]))]
+    bases = [i for i, name in enumerate(names) if baseline in (name, runs[i].series.family)]
 
     def times(values: list[float], more_is_better: bool) -> list[str]:
         known = [value for value in values if value > 0]

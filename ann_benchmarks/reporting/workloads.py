@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import groupby
 
 from ann_benchmarks.common.errors import UserError
@@ -16,10 +15,10 @@ from ann_benchmarks.common.numbers import (
     size_text,
     three_digits,
 )
+from ann_benchmarks.common.text import is_number
 from ann_benchmarks.results.contest import ratio_once
 from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.judging import ERROR_RATE
-from ann_benchmarks.results.kinds import is_number
 from ann_benchmarks.results.records import Phase, Rate, Record
 
 from .content import Shown, known_table
@@ -50,7 +49,7 @@ def inserts_of(records: Iterable[Record]) -> list[tuple[Record, Rate]]:
 
 def place(record: Record) -> tuple[str, str]:
     """Return what records of one line have in common: dataset, and index with anything else special."""
-    special = replace(record.series, workload="", writers=None).conditions
+    special = record.series.without("workload", "writers").conditions
     return record.dataset, f"{record.title} {special.strip('-')}".strip()
 
 

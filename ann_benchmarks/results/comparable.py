@@ -6,25 +6,15 @@ from functools import cached_property
 from typing import Any
 
 from ann_benchmarks.common.numbers import size_text
+from ann_benchmarks.fields.rows import SPECIAL
 
 from .at_recall import is_known, speed_of_run
 from .contest import Contest, contest
 from .equal_recall import Standing
 from .runs import Run, number
-from .series import SHUFFLED, Series
 from .speeds import Speed
 
 ONE_CLIENT = 1
-
-
-def without_memory(run: Run) -> str:
-    """Return the name of a curve without the memory of its tier."""
-    return run.series.without_memory.label
-
-
-def family(run: Run) -> str:
-    """Return what a comparison is between: the algorithm of a curve, with version, servers and settings."""
-    return run.series.family
 
 
 def conditions(run: Run) -> str:
@@ -37,36 +27,17 @@ def clients(run: Run) -> int:
     return run.series.clients or ONE_CLIENT
 
 
-def is_open(run: Run) -> bool:
-    """Whether the throughput was given, and is none of the index's."""
-    return run.series.is_open
-
-
 def is_usual(run: Run) -> bool:
     """Whether nothing but clients and memory is special: no rate, cold start, disk, CPUs or odd queries."""
-    usual = Series(
-        run.series.algorithm,
-        run.series.version,
-        run.series.batch,
-        run.series.clients,
-        tier_method=run.series.tier_method,
-        tier_memory=run.series.tier_memory,
-        environment=run.series.environment,
-        post_filter=run.series.post_filter,
-        settings=run.series.settings,
-        shards=run.series.shards,
-        shard_engine=run.series.shard_engine,
-        shard_probes=run.series.shard_probes,
-        pooler=run.series.pooler,
-        pool_size=run.series.pool_size,
-        replicas=run.series.replicas,
+    return run.series.is_plain_but_for(
+        *("algorithm", "servers", "settings", "strategy", "clients", "environment", "batch"),
+        *("tier_method", "tier_memory"),
     )
-    return run.series == usual
 
 
 def comparable(runs: Iterable[Run]) -> list[Run]:
     """Return those that are special in nothing but clients and memory; where none is, all at no rate."""
-    closed = [run for run in runs if not is_open(run)]
+    closed = [run for run in runs if not run.series.is_open]
     return [run for run in closed if is_usual(run)] or closed
 
 
@@ -103,7 +74,7 @@ class Comparison:
         found: dict[str, list[Run]] = {}
         for run in self.runs:
             if is_known(run):
-                found.setdefault(family(run), []).append(run)
+                found.setdefault(run.series.family, []).append(run)
         return found
 
     @cached_property
@@ -131,27 +102,14 @@ class Comparison:
     def where(self) -> str:
         """Say on what tier it was and what else was special, nothing for the machine as it is."""
         run, series = self.runs[0], self.runs[0].series
-        parts = []
-        if series.tier_cpus:
-            parts.append(f"with {series.tier_cpus} CPUs")
-        if series.tier_disk:
-            parts.append(f"on the disk {series.tier_disk}")
+        parts = series.words("tier")
         buffers = number(run, "tier_shared_buffers")
         if is_on_tier(run) and (buffers or ram(run) < float("inf")):
             much = "all memory" if ram(run) == float("inf") else f"{size_text(ram(run))} of available RAM"
             much += f" and shared_buffers of {size_text(buffers)}" if buffers else ""
             has_several = any(run.series.has_several_servers for run in self.runs)
             parts.append(f"with {much}" + " for each server" * has_several)
-        if series.query_order != SHUFFLED:
-            parts.append(f"queries in the order {series.query_order}")
-        if series.distinct_queries:
-            parts.append(f"with {series.distinct_queries:,} different queries")
-        if series.filter:
-            parts.append(f"under the filter {series.filter}")
-        if series.payload:
-            parts.append(f"with the payload {series.payload}")
-        if series.is_cold:
-            parts.append("with cold caches")
+        parts += series.words(*SPECIAL)
         return "".join(f", {text}" for text in parts)
 
 
@@ -168,7 +126,7 @@ def comparisons(runs: Iterable[Run], target: float) -> list[Comparison]:
     def worth(item: tuple[tuple[int, str], list[Run]]) -> tuple[Any, ...]:
         (_, name), group = item
         reached = len(Comparison(clients(group[0]), group, target).fastest)
-        families = len({family(run) for run in group})
+        families = len({run.series.family for run in group})
         return reached, families, not is_on_tier(group[0]), memory_of(group[0]), name
 
     chosen = []

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ann_benchmarks.common.text import is_number
+
 from .filtered import UnderFilter
-from .kinds import is_number
 from .runs import Run
 
 ATTRIBUTE = "deciles"  # of a result: a list of objects as JSON, the fewest matches first

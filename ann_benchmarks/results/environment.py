@@ -11,9 +11,9 @@ from typing import Any
 
 from ann_benchmarks.common.numbers import size_text
 from ann_benchmarks.common.text import from_json
+from ann_benchmarks.fields.series import stored_series
 
 from .attributes import version_names
-from .series import stored_series
 
 UNKNOWN = "unknown server"
 LONGEST_MARK = 40  # characters
@@ -57,7 +57,7 @@ def environment_of(attrs: Mapping[str, Any]) -> dict[str, Any]:
     if MEMORY_DIVIDED in attrs and attrs.get("server") != "external" and not own_memory:
         facts["memory divided by"] = attrs[MEMORY_DIVIDED]
     series = stored_series(attrs)
-    compared = series.setting_names if series else set[str]()
+    compared = {word.partition("=")[0] for word in series.settings.split()} if series else set[str]()
     for name, attribute in _SETTINGS.items():
         if attribute in attrs:
             settings = from_json(attrs[attribute], dict[str, Any]())

@@ -21,10 +21,10 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import atomic_path
 from ann_benchmarks.common.hdf5 import fits_in_memory, is_of_numbers, lacking, open_hdf5_file
 from ann_benchmarks.common.names import LONGEST_FOLDER, checked_name
-from ann_benchmarks.common.text import DAMAGE, reason_of, shortened
+from ann_benchmarks.common.text import DAMAGE, LARGEST, reason_of, shortened
 
 from .attributes import read_attributes_of, write_attributes
-from .kinds import LARGEST, checked_attributes
+from .kinds import checked_attributes
 
 RESULTS_FOLDER = "results"
 LONGEST_NAME = 230  # file systems take 255 bytes; while it is written, a file has a longer name

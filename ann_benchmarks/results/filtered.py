@@ -12,7 +12,7 @@ from itertools import groupby
 from ann_benchmarks.data.filters import SYNTHETIC_KINDS
 
 from .at_recall import AtRecall, is_known, speed_of_run
-from .comparable import Comparison, clients, family, is_open
+from .comparable import Comparison, clients
 from .contest import Ratio
 from .intervals import Interval
 from .judging import ERROR_RATE
@@ -71,7 +71,7 @@ class UnderFilter:
     @property
     def strategies(self) -> list[str]:
         """All that were measured, by name."""
-        return sorted({family(run) for run in self.compared.runs})
+        return sorted({run.series.family for run in self.compared.runs})
 
     @cached_property
     def at_recall(self) -> dict[str, AtRecall]:
@@ -84,8 +84,8 @@ class UnderFilter:
         """The result that comes nearest to both, of each strategy that reaches them with none."""
         nearest: dict[str, Run] = {}
         for run in sorted(self.compared.runs, key=lambda run: -self.compared.speed(run).recall):
-            if family(run) not in self.at_recall:
-                nearest.setdefault(family(run), run)
+            if run.series.family not in self.at_recall:
+                nearest.setdefault(run.series.family, run)
         return dict(sorted(nearest.items()))
 
     @cached_property
@@ -94,7 +94,7 @@ class UnderFilter:
         found: dict[str, Run] = {}
         for run in sorted(self.compared.runs, key=lambda run: -run.metrics["recall"]):
             if run.attrs.get(DEFAULTS):
-                found.setdefault(family(run), run)
+                found.setdefault(run.series.family, run)
         return dict(sorted(found.items()))
 
     def fastest(self, error_rate: float) -> FastestStrategy:
@@ -129,7 +129,7 @@ def under_filters(runs: Iterable[Run], target: float) -> list[UnderFilter]:
     groups: dict[str, list[Run]] = {}
     for run in runs:
         is_share = 0 < (number(run, "selectivity") or 0) <= 1 and run.metrics["completeness"] >= 0
-        if run.series.filter and not is_open(run) and is_known(run) and is_share:
+        if run.series.filter and not run.series.is_open and is_known(run) and is_share:
             groups.setdefault(run.series.filter, []).append(run)
     speed = partial(filtered_speed, target=target)
     found = [

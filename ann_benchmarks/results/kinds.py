@@ -12,12 +12,11 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hint
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.names import LONGEST_FOLDER
-from ann_benchmarks.common.text import shortened
+from ann_benchmarks.common.text import LONGEST_VALUE, fits_classes, is_number, shortened
+from ann_benchmarks.fields.rows import FIELDS
 
 from .attributes import plain_attributes
 
-LARGEST = 1e100  # what is beyond is no measurement; its square and its inverse are still numbers
-LONGEST_NAME = 2000  # characters of the arguments of a point
 LONGEST_FACT = 1000
 SHOWN = 40
 
@@ -32,13 +31,6 @@ class _Kind(NamedTuple):
     names: tuple[str, ...]
 
 
-def is_number(value: Any) -> bool:
-    """Whether a plain value is a number that can have been measured."""
-    if not isinstance(value, int | float) or not -LARGEST < value < LARGEST:
-        return False
-    return value == 0 or not -1 / LARGEST < value < 1 / LARGEST
-
-
 _CHECKS = {
     "a number": is_number,
     "a whole number of at least 1": lambda value: type(value) is int and 1 <= value < 2**31,
@@ -50,8 +42,8 @@ _CHECKS = {
     f"a text of up to {LONGEST_FOLDER} bytes": lambda value: (
         isinstance(value, str) and len(value.encode()) <= LONGEST_FOLDER
     ),
-    f"a text of up to {LONGEST_NAME:,} characters": lambda value: (
-        isinstance(value, str) and len(value) <= LONGEST_NAME
+    f"a text of up to {LONGEST_VALUE:,} characters": lambda value: (
+        isinstance(value, str) and len(value) <= LONGEST_VALUE
     ),
     f"a text of up to {LONGEST_FACT:,} characters": lambda value: (
         not isinstance(value, list) and len(str(value)) <= LONGEST_FACT
@@ -62,10 +54,10 @@ _OF_FILTERS = ("completeness", "short_answers", "planner_regret")
 _KINDS = (
     _Kind("a whole number of at least 1", ("count",)),
     _Kind("a number", (
-        "best_search_time", "build_time", "candidates", "dist_comps", "index_size", "rate",
+        "best_search_time", "build_time", "candidates", "dist_comps", "index_size",
         *(f"latency_p{p}{end}" for p in (50, 95, 99, 999) for end in ("", "_low", "_high")),
         *(f"{of}_{end}" for of in ("recall", "qps", *_OF_FILTERS) for end in ("low", "high")), *_OF_FILTERS,
-        "post_filter", "selectivity", "planning_time", "rows_removed", "locks",
+         "selectivity", "planning_time", "rows_removed", "locks",
         "qps_mean", "latency_queries", "latency_worth", "payload_bytes", "searched_rows_share",
         "shard_cells_time",
         *(f"{kind}_share" for kind in ("insert", "update", "delete")),
@@ -76,12 +68,11 @@ _KINDS = (
         "relaxation_seconds", "service_p50", "table_size", "target_missed", "target_overstated",
         "target_recall",
         "tier_available", "tier_available_at_start", "tier_bandwidth", "tier_iops", "tier_ram",
-        "tier_shared_buffers", "warmup_seconds", "write_rate",
+        "tier_shared_buffers", "warmup_seconds",
         *(f"replication_lag_{unit}{end}" for unit in ("bytes", "seconds") for end in ("", "_max")),
     )),
     _Kind("a whole number", (
-        "clients", "distinct_queries", "queries_without_matches", "runs_measured_again", "writers",
-        "tier_cpus", "graph_overflow_rows", "shard_probes", "pooler_pool_size", "pooler_connections",
+        "queries_without_matches", "runs_measured_again", "graph_overflow_rows", "pooler_connections",
         "memory_divided_by",
     )),
     _Kind("a whole number of at most 1,000,000", ("run_count",)),
@@ -91,17 +82,23 @@ _KINDS = (
         "replica_queries",
     )),
     _Kind(f"a text of up to {LONGEST_FOLDER} bytes", ("algo",)),
-    _Kind(f"a text of up to {LONGEST_NAME:,} characters", ("name",)),
+    _Kind(f"a text of up to {LONGEST_VALUE:,} characters", ("name",)),
     _Kind(f"a text of up to {LONGEST_FACT:,} characters", (
-        "cpu", "dataset", "distance", "docker_image", "driver", "ended_at", "filter", "kernel", "loop",
-        "objective", "query_order", "rounds", "rounds_ended", "rounds_requested", "started_at",
-        "target_parameter", "tier", "tier_disk", "tier_memory_series", "tier_method", "truth", "workload",
+        "cpu", "dataset", "distance", "docker_image", "ended_at", "kernel", "loop", "rounds",
+        "rounds_ended", "rounds_requested", "started_at", "target_parameter", "tier",
+        "tier_memory_series", "truth",
     )),
     _Kind("yes or no", (
-        "batch_mode", "caches_dropped", "clients_were_limit", "has_default_settings", "index_reused",
+        "caches_dropped", "clients_were_limit", "has_default_settings", "index_reused",
         "runs_disagree", "steady_state", "warmup_settled",
     )),
 )  # fmt: skip
+_OF_FIELDS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "yes or no",
+    str: f"a text of up to {LONGEST_FACT:,} characters",
+}
 KINDS = {name: kind.expected for kind in _KINDS for name in kind.names}
 REQUIRED = ("best_search_time", "count", "name")
 # Of ann-benchmarks, which mean the same in every file.
@@ -123,7 +120,8 @@ def checked_attributes(attrs: Mapping[str, Any], required: tuple[str, ...] = REQ
         if name not in found:
             raise UserError(f"its attribute '{name}' is not known")
     is_ours = OURS in found
-    for name, expected in KINDS.items():
+    of_fields = {field.attribute: _OF_FIELDS[field.kind] for field in FIELDS.values() if field.attribute}
+    for name, expected in {**KINDS, **of_fields}.items():
         if name not in found or _CHECKS[expected](found[name]):
             continue
         value = shortened(repr(found.pop(name)), SHOWN)
@@ -136,10 +134,7 @@ def made_of(kind: type[Made], content: Mapping[str, Any]) -> Made:
     """Make a dataclass of fields as JSON holds them; TypeError for one that is unknown or of another kind."""
     classes = _classes(kind)  # type: ignore[arg-type]
     for name, value in content.items():
-        expected = classes.get(name, ())
-        is_kind = type(value) in expected or (type(value) is int and float in expected)
-        is_long = isinstance(value, str) and len(value) > LONGEST_NAME
-        if not is_kind or is_long or (isinstance(value, int | float) and not is_number(value)):
+        if not fits_classes(value, classes.get(name, ())):
             raise TypeError(f"its '{name}' is {shortened(repr(value), SHOWN)}")
     return kind(**content)
 

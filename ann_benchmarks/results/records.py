@@ -16,14 +16,13 @@ from typing import Any
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import atomic_path
 from ann_benchmarks.common.names import LONGEST_FOLDER
-from ann_benchmarks.common.numbers import counted
-from ann_benchmarks.common.text import DAMAGE, plain, reason_of
+from ann_benchmarks.common.text import DAMAGE, is_number, plain, reason_of
+from ann_benchmarks.fields.series import WRITES, Series, series_of
 
 from .file import RESULTS_FOLDER
 from .judging import Estimate, estimate_of_rate
-from .kinds import OURS, checked_attributes, is_number, made_of
+from .kinds import OURS, checked_attributes, made_of
 from .percentiles import is_shown
-from .series import WRITES, Series, series_of
 
 SUFFIX = ".workload.json"
 FORM = 1  # of the files: another one is not read
@@ -120,10 +119,7 @@ class Record:
     @property
     def title(self) -> str:
         """The index, and on which servers it was, where that is not one with its own settings."""
-        series = self.series
-        replicas = counted(series.replicas, "replica") if series.replicas else ""
-        servers = filter(None, (series.version, replicas, series.settings, series.environment))
-        beside = ", ".join(servers)
+        beside = ", ".join(self.series.words("version", "servers", "settings", "environment"))
         return f"{self.name} ({beside})" if beside else self.name
 
     def phase(self, name: str) -> Phase | None:

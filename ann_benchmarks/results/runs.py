@@ -15,6 +15,7 @@ from tqdm import tqdm
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.common.text import DAMAGE, clean_text
+from ann_benchmarks.fields.series import Series, series_from, series_of
 
 from .cache import MetricsCache, each
 from .environment import environment_names, environment_of
@@ -25,7 +26,6 @@ from .measurement import Measurement, number_of
 from .metrics import FIFTH, KNN, RECALL, all_metrics, compute_all, standard_metrics
 from .percentiles import PERCENTILES, QUERIES
 from .recall import COUNTS, fifth_interval, recall_counts
-from .series import Series, series_from, series_of
 from .speeds import PARTS, recall_parts
 from .truth import Truth, TruthError, Truths, filter_of
 
@@ -66,7 +66,7 @@ class Run:
     def as_data(self) -> dict[str, Any]:
         """Return all of it as JSON holds it, with the name of the curve."""
         fields = {name: getattr(self, name) for name in FIELDS}
-        return {**fields, "series": vars(self.series), "algorithm": self.algorithm, "batch": self.batch}
+        return {**fields, "series": self.series.values, "algorithm": self.algorithm, "batch": self.batch}
 
 
 FIELDS = tuple(name for name in Run.__dataclass_fields__ if name != "path")
@@ -213,7 +213,7 @@ def load_runs_of(
     for path, run, name in zip(found, runs, names, strict=True):
         if text := unusable_distances(run.attrs):
             tqdm.write(clean_text(f"{path}: {text}"), file=sys.stderr)
-        yield path, replace(run, series=replace(run.series, environment=name), path=path)
+        yield path, replace(run, series=run.series.replaced(environment=name), path=path)
 
 
 def load_dataset(

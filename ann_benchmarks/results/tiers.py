@@ -31,7 +31,7 @@ class TierRun:
     @property
     def name(self) -> str:
         """The name of its line: the curve's without the memory, which of several servers is that of each."""
-        return self.run.series.without_memory.label + of_each(self.run)
+        return self.run.series.without("tier_memory").label + of_each(self.run)
 
     @property
     def clients(self) -> int:

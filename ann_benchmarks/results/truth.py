@@ -10,9 +10,10 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.names import checked_name
 from ann_benchmarks.common.text import DAMAGE, reason_of
 from ann_benchmarks.data.datasets import stored_truth, truth_file
+from ann_benchmarks.fields.rows import FILTERED
+from ann_benchmarks.fields.series import stored_series
 
 from .file import Stamp, file_stamp, read_attributes, truth_mark
-from .series import FILTERED, stored_series
 
 
 @dataclass(frozen=True)

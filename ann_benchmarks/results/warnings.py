@@ -7,7 +7,7 @@ from typing import Any
 from ann_benchmarks.common.numbers import figure_text
 from ann_benchmarks.common.text import from_json
 
-from .comparable import clients, family
+from .comparable import clients
 from .environment import in_words
 from .length import length_remark
 from .measurement import has_mean_throughput
@@ -90,7 +90,7 @@ def slower_times(runs: Sequence[Run]) -> dict[int, float]:
             run.attrs.get(f"{name}_per_query") for name in ("server_cpu_seconds", "index_blocks_read")
         )
         if isinstance(cpu, float) and cpu > 0 and isinstance(read, (int, float)) and read < 1:
-            key = (run.dataset, run.count, family(run), run.parameters, run.attrs.get("tier"))
+            key = (run.dataset, run.count, run.series.family, run.parameters, run.attrs.get("tier"))
             same.setdefault(key, []).append((clients(run), cpu, place))
     found = {}
     for group in same.values():

@@ -100,7 +100,7 @@ class Bundle:
         if json.dumps(copy.metrics, sort_keys=True) != json.dumps(run.metrics, sort_keys=True):
             raise UserError(f"{run.path} has other figures than before: add --recompute")
         environment = self.private.text(run.series.environment)
-        return replace(copy, series=replace(copy.series, environment=environment), path=run.path)
+        return replace(copy, series=copy.series.replaced(environment=environment), path=run.path)
 
     def finish(self, request: BundleRequest, title: str, experiment: str | None, target: float,
                outcomes: Sequence[Run | Record]) -> None:  # fmt: skip

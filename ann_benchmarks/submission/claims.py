@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ann_benchmarks.results.comparable import clients, is_open
+from ann_benchmarks.results.comparable import clients
 from ann_benchmarks.results.runs import Run, interval
 
 from .manifest import ClaimedPoint
@@ -18,7 +18,7 @@ def claimed_points(runs: Iterable[Run], names: Mapping[Path, str], target: float
     fastest: dict[tuple[str, int, str, bool], Run] = {}
     for run in runs:
         recall, qps = run.metrics["recall"], run.metrics["qps"]
-        if is_open(run) or not (target <= recall <= 1 and 0 < qps < math.inf):
+        if run.series.is_open or not (target <= recall <= 1 and 0 < qps < math.inf):
             continue
         key = (run.dataset, run.count, run.algorithm, run.batch)
         if key not in fastest or qps > fastest[key].metrics["qps"]:

@@ -16,8 +16,8 @@ from typing import Any, NoReturn, TypeVar
 from ann_benchmarks.common.errors import UserError, closest, shown
 from ann_benchmarks.common.files import atomic_path, disk_errors
 from ann_benchmarks.common.names import LONGEST_FOLDER, name_problem
-from ann_benchmarks.common.text import reason_of
-from ann_benchmarks.results.kinds import LONGEST_NAME, made_of
+from ann_benchmarks.common.text import LONGEST_VALUE, reason_of
+from ann_benchmarks.results.kinds import made_of
 
 from .files import checked_path, opened
 from .files import file_in as file_in
@@ -268,9 +268,9 @@ def _within(name: str, value: float, least: float, most: float) -> None:
 
 
 def _checked_text(name: str, text: Any) -> None:
-    if not isinstance(text, str) or len(text) > LONGEST_NAME or not text.isprintable():
+    if not isinstance(text, str) or len(text) > LONGEST_VALUE or not text.isprintable():
         raise UserError(
-            f"its '{name}' has {shown(repr(text))}, which is no printable line of up to {LONGEST_NAME}"
+            f"its '{name}' has {shown(repr(text))}, which is no printable line of up to {LONGEST_VALUE}"
         )
 
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
+from ann_benchmarks.fields.series import stored_series
 from ann_benchmarks.results.attributes import version_names
-from ann_benchmarks.results.series import stored_series
 
 from .files import without_brackets
 from .own_facts import ADDRESS, HOST, PATH, REPOSITORY, ROOT, SECRET, USER, OwnFact, host_of, is_everywhere

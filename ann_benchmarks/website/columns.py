@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ann_benchmarks.common.numbers import size_text
+from ann_benchmarks.fields.rows import CONDITIONS, FIELDS, SPECIAL, Field
 from ann_benchmarks.results.attributes import version_names
 from ann_benchmarks.results.built import build_arguments
 from ann_benchmarks.results.intervals import Interval
@@ -26,6 +27,7 @@ class SiteColumn:
     value: Callable[[Run], Value]
     is_facet: bool = False
     bounds: Callable[[Run], Interval | None] | None = None
+    is_condition: bool = False  # points that differ in it are of two curves
 
 
 def text(run: Run, attribute: str) -> str | None:
@@ -102,6 +104,27 @@ def metric(name: str) -> SiteColumn:
     return SiteColumn(name, known.description, kind, lambda run: run.metrics.get(name), bounds=bounds)
 
 
+def field_column(field: Field) -> SiteColumn:
+    """Return the column of a field, which is empty where nothing about it is special."""
+    kind = "words" if field.kind is str else "number"
+    is_condition = field.group in CONDITIONS and field.group != "filter"
+
+    def value(run: Run) -> Value:
+        return getattr(run.series, field.name) or None
+
+    return SiteColumn(field.id, field.heading, kind, value, True, is_condition=is_condition)
+
+
+def field_columns() -> list[SiteColumn]:
+    """Return the column of each field, and one of all that is special about a load."""
+    in_load = {*SPECIAL} - {"filter"}
+    fields = [field for field in FIELDS.values() if field.title and field.group not in in_load]
+    load = SiteColumn(
+        "load", "Load", "words", lambda run: run.series.special or "plain", True, is_condition=True
+    )
+    return [*map(field_column, fields), load]
+
+
 OF_SERIES = (
     SiteColumn("algorithm", "Algorithm", "words", lambda run: run.series.name, True),
     SiteColumn("parameters", "Parameters", "words", lambda run: run.parameters),
@@ -110,14 +133,13 @@ OF_SERIES = (
     SiteColumn("found", "Found for recall", "share", attribute("target_recall")),
     SiteColumn("form", "Index form", "words", form, True),
     SiteColumn("built", "Build arguments", "words", build, True),
-    SiteColumn("clients", "Clients", "number", lambda run: run.series.clients, True),
-    SiteColumn("load", "Load", "words", lambda run: run.series.special or "plain", True),
-    SiteColumn("filter", "Filter", "words", lambda run: run.series.filter or None, True),
-    SiteColumn("ram", "Available RAM", "words", memory("tier_ram"), True),
-    SiteColumn("buffers", "shared_buffers of the tier", "words", memory("tier_shared_buffers"), True),
-    SiteColumn("cpus", "CPUs of the tier", "number", lambda run: run.series.tier_cpus, True),
-    SiteColumn("disk", "Disk of the tier", "words", lambda run: run.series.tier_disk or None, True),
-    SiteColumn("method", "Method of the tier", "words", lambda run: run.series.tier_method or None, True),
+)
+OF_TIERS = tuple(
+    SiteColumn(name, label, "words", memory(attribute), True, is_condition=True)
+    for name, label, attribute in (
+        ("ram", "Available RAM", "tier_ram"),
+        ("buffers", "shared_buffers of the tier", "tier_shared_buffers"),
+    )
 )
 OF_MEASURING = (
     SiteColumn("machine", "Machine", "words", machine, True),
@@ -144,4 +166,4 @@ def columns_of(runs: Sequence[Run]) -> tuple[SiteColumn, ...]:
     versions = (
         SiteColumn(name, title, "words", version(name), True) for name, title in sorted(names.items())
     )
-    return (*OF_SERIES, *versions, *OF_MEASURING)
+    return (*OF_SERIES, *field_columns(), *OF_TIERS, *versions, *OF_MEASURING)

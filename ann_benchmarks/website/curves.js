@@ -3,8 +3,12 @@
 // Which points make a curve, how it is called and how it looks.
 
 const FEW_CURVES = 12; // more of them are not made without being asked for
-const IN_SERIES = ["dataset", "k", "algorithm", "server", "load", "clients", "disk", "cpus", "method", "ram", "buffers"];
-const SPLIT_ORDER = [...IN_SERIES.slice(0, -2), ...VERSIONS, "form", "ram"];
+const CONDITIONS = [...(data.points?.columns ?? []), ...(data.writing?.columns ?? [])]
+  .filter((column) => column.condition)
+  .map(({ id }) => id)
+  .filter((id, i, all) => all.indexOf(id) === i);
+const IN_SERIES = ["dataset", "k", "algorithm", "server", ...CONDITIONS];
+const SPLIT_ORDER = [...IN_SERIES.filter((id) => id !== "ram" && id !== "buffers"), ...VERSIONS, "form", "ram"];
 
 const CURVE_WORDS = {
   clients: (value) => `${value} client${value === "1" ? "" : "s"}`,

@@ -48,8 +48,9 @@ def column_data(column: SiteColumn, runs: Sequence[Run]) -> dict[str, Any] | Non
         if any(intervals):
             data["low"] = [json_number(one.low) if one else None for one in intervals]
             data["high"] = [json_number(one.high) if one else None for one in intervals]
-    facet = {"facet": True} if column.is_facet else {}
-    return {"id": column.id, "label": column.label, "kind": column.kind, **facet, **data}
+    marks = {"facet": column.is_facet, "condition": column.is_condition}
+    told = {name: True for name, is_so in marks.items() if is_so}
+    return {"id": column.id, "label": column.label, "kind": column.kind, **told, **data}
 
 
 def compact(name: str, values: list[Any]) -> dict[str, Any]:

@@ -2,15 +2,13 @@
 
 // Plots of two metrics: the best points of each curve under one load on one server, and on demand all of them.
 
-const LOAD = ["clients", "load", "ram", "buffers", "cpus", "disk", "method"];
-
 // The points under the load and on the server that most of them have, unless the reader has chosen a load or
 // server, or curves by it.
 function ofOneLoad(points, facets, state) {
   const isOwn = String(state.by) !== String(state.standard.by);
   const isChosen = (id) => state.chosen.has(id) || (isOwn && state.by.includes(id));
   if (isChosen("series")) return points;
-  const ids = LOAD.filter((id) => facets.some((facet) => facet.id === id));
+  const ids = CONDITIONS.filter((id) => facets.some((facet) => facet.id === id));
   const kept = ids.some(isChosen) ? points : underOneLoad(points, facets, ids);
   return isChosen("server") ? kept : onOneServer(kept);
 }
@@ -83,7 +81,7 @@ class Frontier {
   note(points, every, differing) {
     const said = [];
     if (points.length < every.length) {
-      const known = [...LOAD, "server"].filter((id) => this.site.facets.some((facet) => facet.id === id));
+      const known = [...CONDITIONS, "server"].filter((id) => this.site.facets.some((facet) => facet.id === id));
       const shown = nameOf(points.find(({ server }) => server) ?? points[0], known);
       const left = numbers.format(every.length - points.length);
       const others = known.includes("server") ? "other loads or on other servers" : "other loads";

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
@@ -29,7 +28,7 @@ def as_run(record: Record) -> Run:
     attrs = plain_attributes(({"clients": record.clients} if record.clients else {}) | record.attrs)
     distance = str(attrs.get("distance", "unknown"))
     nothing = dict.fromkeys(standard_metrics, math.nan)
-    series = replace(record.series, workload="", writers=None, write_rate=None)  # columns of their own
+    series = record.series.without("workload", "writers", "write_rate")  # columns of their own
     return Run(record.dataset, record.count, distance, series, record.name, nothing, attrs)
 
 

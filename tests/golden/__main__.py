@@ -36,7 +36,7 @@ COMMANDS = {
     "plot-batch": f"{PLOT} --batch",
     "plot-published": f"{PLOT} --published {ROOT}/reference/5m.yml --normalise",
     **{f"plot-by-{name}": f"{PLOT} --series all --facet {name}" for name in
-       ("clients", "load", "tier", "server", "filter")},
+       ("clients", "load", "tier", "server", "servers", "filter")},
     **{f"plot-{name}": f"{PLOT} --{name}" for name in ("tiers", "filters", "recalls")},
     "plot-tiers-published": f"{PLOT} --tiers --published 5m",
     "plot-monitoring": "plot --monitoring MONITORED -o OUT/p.png",

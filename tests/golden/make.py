@@ -20,13 +20,13 @@ import numpy as np
 import yaml
 
 from ann_benchmarks.data.datasets import prepare_filters, stored_truth
+from ann_benchmarks.fields.series import ATTRIBUTE, Series
 from ann_benchmarks.load.spans import histogram
 from ann_benchmarks.monitoring.stored import GROUP, Monitored, as_json, writer
 from ann_benchmarks.results.file import result_path, truth_mark, write_result
 from ann_benchmarks.results.intervals import mean_interval, share_interval
 from ann_benchmarks.results.percentiles import stored_percentiles
 from ann_benchmarks.results.records import record_path, write_record
-from ann_benchmarks.results.series import ATTRIBUTE, Series
 from tests.conftest import make_dataset
 from tests.plotting_data import make_result, trust
 from tests.report_data import make_inserts, make_writes
@@ -127,7 +127,7 @@ def tier(series: Series, ram: int | None, **more: object) -> tuple[Series, dict[
     attrs = {"tier": f"1GB:{size}", "tier_shared_buffers": GB, "tier_memory_series": f"-sb1GB-ram{size}",
              "tier_available": (ram or 64) * GB * 1.02, "tier_available_at_start": (ram or 64) * GB,
              "tier_ram": ram and ram * GB, "tier_iops": 3000, "tier_bandwidth": 125_000_000}  # fmt: skip
-    return replace(series, **how), attrs
+    return series.replaced(**how), attrs
 
 
 def sampled() -> Monitored:
@@ -163,7 +163,7 @@ def put_loads() -> None:
         for series in ALONE:
             query = [80] if series is one else [80, 1.9]
             limit = {"clients_were_limit": clients == 32, "client_cpu_share": 0.98}
-            put(replace(series, clients=clients), query, 330 * speedup, 0.965, **limit)
+            put(series.replaced(clients=clients), query, 330 * speedup, 0.965, **limit)
     put(replace(one, clients=None), [80], 320, 0.965, dist_comps=123_456.0, target_recall=0.95,
         target_parameter="ef_search", target_value=80, target_overstated=0.002)  # fmt: skip
     put(Series("pgvector_hnsw", batch=True), [80], 900, 0.965)
@@ -233,7 +233,7 @@ def put_filtered() -> None:
                  "short_answers_high": 0.05, "planner_plans": json.dumps({"Seq Scan": 1.0}),
                  "deciles": json.dumps(deciles)}  # fmt: skip
         for series, query, qps, recall in ((ALONE[0], [40], 400, 0.93), (ALONE[1], [80, 1.9], 250, 0.98)):
-            put(replace(series, filter=name), query, qps, recall, **rounds("f"), **known)
+            put(series.replaced(filter=name), query, qps, recall, **rounds("f"), **known)
         put(replace(ALONE[0], filter=name), [80], 200, 0.97, has_default_settings=True, complete=0.8, **known)
         exact = Series("pgvector_exact", clients=1, filter=name)
         put(exact, [], 60, 1.0, is_exact=True, **rounds("f"), **known)
@@ -257,7 +257,7 @@ def put_records() -> None:
             for writers in (1, 4)
         ]
         series = Series(algorithm, clients=32, autovacuum=True, **how)
-        records += [(series, make_writes()), (replace(series, replicas=2), make_writes())]
+        records += [(series, make_writes()), (series.replaced(replicas=2), make_writes())]
         for series, record in records[: 4 if algorithm == "vchord" else 3]:
             phases = [replace(phase, facts=lag if series.replicas else {}) for phase in record.phases]
             its = {**attrs, **record.attrs, ATTRIBUTE: series.as_json(), "algo": series.label}

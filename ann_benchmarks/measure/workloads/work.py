@@ -13,6 +13,7 @@ from ann_benchmarks.common.host import host_facts
 from ann_benchmarks.common.numbers import KIB, size_text
 from ann_benchmarks.data.datasets import Dataset
 from ann_benchmarks.data.vectors.rows import FirstRows
+from ann_benchmarks.fields.series import ATTRIBUTE
 from ann_benchmarks.jobs.events import Built, Event, Note, PhaseDone
 from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.jobs.places import folder_for
@@ -24,7 +25,6 @@ from ann_benchmarks.results.environment import environment_of
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, truth_mark
 from ann_benchmarks.results.intervals import share_interval
 from ann_benchmarks.results.records import Phase, Rate, Record
-from ann_benchmarks.results.series import ATTRIBUTE
 
 from ..storing import now
 from ..target import TargetSearch

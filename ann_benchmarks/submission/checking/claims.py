@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..manifest import MANIFEST, ClaimedPoint, Manifest
 from .arithmetic import student
@@ -80,7 +80,7 @@ def _other_facts(claim: ClaimedPoint, point: CheckedPoint) -> list[str]:
         "dataset": (claim.dataset, point.dataset),
         "count": (claim.count, point.count),
         # What tells servers apart is named in the report by their differences.
-        "series": (claim.series.partition(" (")[0], replace(point.series, environment="").label),
+        "series": (claim.series.partition(" (")[0], point.series.without("environment").label),
         "clients": (claim.clients, point.series.clients or 1),
         "filter": (claim.filter, point.series.filter),
         "batch": (claim.batch, point.series.batch),

@@ -2,16 +2,15 @@
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.file import result_path
-from ann_benchmarks.results.series import Series
 
 from ..manifest import PUBLISHED, Manifest
-from .expected import Expected, QueryArguments, expected_of, servers_of
+from .expected import Expected, QueryArguments, expected_of, servers_text
 from .points import CheckedPoint
 from .rules import Findings
 
@@ -96,7 +95,7 @@ def _fits(step: Expected, point: CheckedPoint) -> bool:
         and (not step.algorithms or series.algorithm in step.algorithms)
         and (not step.clients or (series.clients or 1) in step.clients)
         and (series.filter in step.filters if step.filters else not (series.filter and step.datasets))
-        and (not step.datasets or servers_of(series) in step.servers)
+        and (not step.datasets or servers_text(series) in step.servers)
     )
 
 
@@ -110,11 +109,11 @@ def _check_step(step: Expected, curves: Iterable[Sequence[CheckedPoint]], findin
             and point.series.algorithm == algorithm
             and clients in (None, point.series.clients or 1)
             and point.series.filter == filter_set
-            and servers_of(point.series) == servers
+            and servers_text(point.series) == servers
             for point in firsts
         )
         if not found:
-            on = "-".join(filter(None, [shown(algorithm), *servers]))
+            on = "-".join(filter(None, [shown(algorithm), servers]))
             by = "" if clients is None else f" by {clients} clients"
             under = f" under {filter_set}" if filter_set else ""
             what = f"there is no series of {on}{by}{under}"
@@ -128,10 +127,9 @@ def check_clients_alike(points: Sequence[CheckedPoint], findings: Findings, refu
     for point in points:
         if point.is_open or point.series.clients is None:
             continue
-        series = replace(point.series.on_one_server, pooler="", pool_size=None, replicas=None)
-        plain = replace(series, algorithm="", version="", settings="", environment="", clients=None)
+        plain = point.series.without("algorithm", "servers", "settings", "environment", "clients")
         where = (point.dataset, point.count, plain)
-        own = f"{replace(point.series, clients=None).folder}/{point.name}.hdf5"
+        own = f"{point.series.without('clients').folder}/{point.name}.hdf5"
         numbers.setdefault(where, set()).add(point.series.clients)
         by_point.setdefault(where, {}).setdefault(own, set()).add(point.series.clients)
     for where, every in by_point.items():

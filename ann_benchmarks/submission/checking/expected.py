@@ -15,7 +15,7 @@ from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Data, get_
 from ann_benchmarks.definitions.poolers import Pooler
 from ann_benchmarks.definitions.replicas import Replicas
 from ann_benchmarks.definitions.shards import ENGINES, every_shards
-from ann_benchmarks.results.series import Series
+from ann_benchmarks.fields.series import Series
 
 from ..manifest import BundledDataset, Manifest
 
@@ -23,8 +23,6 @@ EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 NONE = "none"
 POINT_TYPES = ("float", "bit", "int", "sparse")
 QueryArguments = Sequence[list[Any]]
-Servers = tuple[str, str, str]  # shards, pooler and replicas, as the names of curves have them; "" for none
-ONE_SERVER: Servers = ("", "", "")
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class Expected:
     clients: Sequence[int] = ()
     filters: Sequence[str] = ()
     groups: Mapping[str, Any] | None = None
-    servers: Sequence[Servers] = (ONE_SERVER,)  # of an experiment: what answers, each with a series
+    servers: Sequence[str] = ("",)  # of an experiment: what answers, as the names of curves have it
 
     def indexes(
         self, algorithm: str, name: str, dataset: BundledDataset, count: int, is_filtered: bool
@@ -109,12 +107,12 @@ def _step(step: Mapping[str, Any]) -> Expected:
     )
 
 
-def servers_of(series: Series) -> Servers:
-    """Return what answers the queries of a series."""
-    return series.sharding, series.pooling, str(Replicas(series.replicas or 0))
+def servers_text(series: Series) -> str:
+    """Return what answers the queries of a series, "" for one server."""
+    return "-".join(series.parts("servers"))
 
 
-def _servers(run: Mapping[str, Any]) -> list[Servers]:
+def _servers(run: Mapping[str, Any]) -> list[str]:
     """Return every combination of shards, poolers and replicas that a step names."""
     counts = _numbers(run.get("shards")) or [0]
     engines = _words(run.get("shard-engine")) or [ENGINES[0]]
@@ -127,7 +125,7 @@ def _servers(run: Mapping[str, Any]) -> list[Servers]:
     ]
     replicas = [str(Replicas(count)) for count in _numbers(run.get("replicas")) or [0]]
     each = product([str(one or "") for one in shards], poolers, replicas)
-    return list(dict.fromkeys(each))
+    return list(dict.fromkeys("-".join(filter(None, names)) for names in each))
 
 
 def _numbers(value: Any) -> list[int]:

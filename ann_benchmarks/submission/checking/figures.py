@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ann_benchmarks.results.series import OWN_DRIVER
+from ann_benchmarks.fields.rows import OWN_DRIVER
 
 from .arithmetic import Neighborhood, completeness, percentile_bounds, recalls, student, wilson
 from .points import CheckedPoint

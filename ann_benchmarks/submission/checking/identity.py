@@ -3,8 +3,10 @@
 import json
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from ann_benchmarks.definitions.shards import ROUTED
+from ann_benchmarks.fields.rows import FIELDS
 from ann_benchmarks.results.file import LONGEST_NAME
 
 from ..files import without_brackets
@@ -15,21 +17,6 @@ from .rules import Findings
 from .tiers import other_server
 from .truth import mark_of
 
-# Attributes that say again what the series says, by the field of the series.
-FIELDS = {
-    "clients": ("clients", None),
-    "query_order": ("query_order", "shuffled"),
-    "distinct_queries": ("distinct_queries", None),
-    "driver": ("driver", "own"),
-    "objective": ("objective", ""),
-    "filter": ("filter", ""),
-    "post_filter": ("post_filter", None),
-    "batch_mode": ("batch", False),
-    "tier_method": ("tier_method", ""),
-    "tier_cpus": ("tier_cpus", None),
-    "tier_disk": ("tier_disk", ""),
-    "shard_probes": ("shard_probes", None),
-}
 RELEASES = {"pgvector": "vector_version", "vchord": "vchord_version", "pgvectorscale": "vectorscale_version"}
 ROUNDING = 1e-9  # of a share
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -51,14 +38,8 @@ def check_identity(
         findings.refuse(
             point.file, "series", f"says algo '{said}', and its series is '{series.label}'", advice
         )
-    for name, (field, default) in FIELDS.items():
-        expected = getattr(series, field)
-        if name in attrs and attrs[name] != expected and not (attrs[name] == default and expected == default):
-            what = f"says {name} {attrs[name]}, and its series {expected}"
-            findings.refuse(point.file, "series", what, advice)
-        elif name not in attrs and expected != default:
-            findings.refuse(point.file, "series", f"does not say {name}, and its series does", advice)
-    for what in (*_other_load(point), *_other_shards(point, dataset.rows), *other_server(point)):
+    others = other_fields(point), _other_load(point), _other_shards(point, dataset.rows), other_server(point)
+    for what in chain.from_iterable(others):
         findings.refuse(point.file, "series", what, advice)
     _check_version(point, findings, advice)
     check_name(point, findings, advice)
@@ -78,23 +59,28 @@ def check_identity(
         findings.refuse(point.file, "dataset", what, "add the results of this dataset alone")
 
 
+def other_fields(point: CheckedPoint) -> Iterator[str]:
+    """Yield in what a point says another thing of itself than the fields of its series."""
+    for field in FIELDS.values():
+        name, expected = field.attribute, getattr(point.series, field.name)
+        said, is_special = point.attrs.get(name), expected != field.default
+        if name and said is None and is_special:
+            yield f"does not say {name}, and its series does"
+        elif said is not None and said != expected and (is_special or not field.is_also_measured):
+            yield f"says {name} {said}, and its series {expected}"
+        name, is_number = field.evidence, field.kind is int
+        there = len(point.numbers(name)) if is_number else name in point.attrs
+        if name and there != ((expected or 0) if is_number else is_special):
+            of_them = f"of {there} {field.id}" if is_number else point.attrs.get(name)
+            yield f"says {name} {of_them}, and its series '{expected or ''}'"
+
+
 def _other_load(point: CheckedPoint) -> Iterator[str]:
     """Yield in what a point was measured under another load than its series says."""
     attrs, series = point.attrs, point.series
-    if series.rate is not None and point.number("rate") != series.rate:
-        yield f"says rate {attrs.get('rate')}, and its series {series.rate:g}"
     if point.is_open != series.is_open:
         at = "a rate" if series.is_open else "no rate"
         yield f"says loop {attrs.get('loop')}, and its series has {at}"
-    if bool(series.payload) == (point.number("payload_bytes") is None):  # 0 where nothing was found
-        yield f"says payload_bytes {attrs.get('payload_bytes')}, and its series '{series.payload}'"
-    if bool(series.pooler) == (attrs.get("pooler_version") is None):
-        yield f"says pooler_version {attrs.get('pooler_version')}, and its series '{series.pooler}'"
-    if series.pool_size is not None and point.number("pooler_pool_size") != series.pool_size:
-        yield f"says pooler_pool_size {attrs.get('pooler_pool_size')}, and its series {series.pool_size}"
-    sent = point.numbers("replica_queries")
-    if len(sent) != (series.replicas or 0):
-        yield f"says the queries of {len(sent)} replicas, and its series has {series.replicas or 'none'}"
     if series.is_cold and attrs.get("warmup") != "off":
         yield f"says warmup {attrs.get('warmup')}, and its series is cold"
     read = [point.number(f"{what}_blocks_read_per_query") for what in ("index", "table")]
@@ -105,11 +91,11 @@ def _other_load(point: CheckedPoint) -> Iterator[str]:
 def _other_shards(point: CheckedPoint, rows: int) -> Iterator[str]:
     """Yield in what a point was measured on other shards than its series says."""
     series, sizes = point.series, point.numbers("shard_rows")
-    times, count, probes = point.numbers("shard_build_times"), series.shards or 0, series.shard_probes
+    count, probes = series.shards or 0, series.shard_probes
     on = f"{series.shards or 'no'} shards asked by '{series.shard_engine}'"
-    if len(times) != count or (series.shards is None) != (series.shard_engine == ""):
-        yield f"says the build times of {len(times)} shards, and its series has {on}"
-    if (probes is None) == (series.shard_engine == ROUTED) or not 0 < (probes or 1) <= max(count, 1):
+    if (series.shards is None) != (series.shard_engine == ""):
+        yield f"has a series of {on}"
+    elif (probes is None) == (series.shard_engine == ROUTED) or not 0 < (probes or 1) <= max(count, 1):
         yield f"has a series of {on}, {probes} of them"
     elif (sizes or probes) and (len(sizes) != count or sum(sizes) != rows):
         yield f"says {sum(sizes):,.0f} rows of {len(sizes)} shards, and has {rows:,} on {on}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.text import from_json
-from ann_benchmarks.results.series import Series, stored_series
+from ann_benchmarks.fields.series import Series, stored_series
 
 from ..manifest import Manifest
 from .arithmetic import Neighborhood, recalls, tail_of, wilson

@@ -5,14 +5,13 @@ import io
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.text import DAMAGE, plain, reason_of
+from ann_benchmarks.fields.series import BATCH, BESIDE, Series
 from ann_benchmarks.results.attributes import version_names
-from ann_benchmarks.results.series import BATCH, BESIDE, Series
 
 from ..files import opened
 from .points import CheckedPoint
@@ -127,7 +126,7 @@ def find_point(row: Mapping[str, Any], known: Mapping[Any, Sequence[CheckedPoint
 
 def _names(label: str, series: Series) -> bool:
     """Whether a curve's label, or the folder of one, is that of a series, whatever tells servers apart."""
-    plain = replace(series, environment="").label
+    plain = series.without("environment").label
     return any(
         text == plain or text.startswith((f"{plain} (", f"{plain}{BESIDE}"))
         for text in (label, label.removesuffix(BATCH))

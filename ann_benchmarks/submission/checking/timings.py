@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ann_benchmarks.results.series import OWN_DRIVER
+from ann_benchmarks.fields.rows import OWN_DRIVER
 
 from .points import CheckedPoint
 from .rules import Findings

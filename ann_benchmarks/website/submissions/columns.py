@@ -6,6 +6,7 @@ from itertools import islice
 
 from ann_benchmarks.common.numbers import size_text
 from ann_benchmarks.common.text import shortened
+from ann_benchmarks.fields.rows import chosen_fields
 from ann_benchmarks.pricing.servers import measured_server
 from ann_benchmarks.results.attributes import version_names
 from ann_benchmarks.results.intervals import Interval
@@ -13,7 +14,7 @@ from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.submission.manifest import Manifest
 
-from ..columns import SiteColumn, Value, attribute, build, metric, text, version, warnings
+from ..columns import SiteColumn, Value, attribute, build, field_column, metric, text, version, warnings
 from .reading import SubmittedBundle, SubmittedPoint
 
 SERVER = "postgres_version"
@@ -111,7 +112,7 @@ def extensions(run: Run) -> str | None:
 
 def load(run: Run) -> str:
     """Return what was special about the load, apart from the caches and the filter."""
-    return replace(run.series, is_cold=False, filter="").special or "plain"
+    return run.series.without("caches", "filter").special or "plain"
 
 
 def picked(column: SiteColumn, pick: Callable[[Run], Run | None]) -> SiteColumn:
@@ -192,6 +193,7 @@ def columns_of_rows(rows: Rows) -> tuple[SiteColumn, ...]:
         cold(qps, rows),
         warm(p99, rows),
         cold(p99, rows),
+        *map(field_column, chosen_fields("servers", "settings")),
         SiteColumn("clients", "Clients", "number", lambda run: run.series.clients or 1, True),
         words("memory", "Memory", memory),
         words("cpu", "CPU", processors),

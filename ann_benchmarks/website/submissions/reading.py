@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import h5py
@@ -14,11 +14,11 @@ from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.hdf5 import fits_in_memory, is_of_numbers, lacking, open_hdf5_file
 from ann_benchmarks.common.names import name_problem
 from ann_benchmarks.common.text import DAMAGE, reason_of
+from ann_benchmarks.fields.series import series_of
 from ann_benchmarks.pricing.prices import PriceList, Quote, read_prices
 from ann_benchmarks.pricing.servers import needed_capacity
 from ann_benchmarks.results.file import read_result, truth_mark
 from ann_benchmarks.results.runs import Run, judged
-from ann_benchmarks.results.series import series_of
 from ann_benchmarks.results.truth import Truth
 from ann_benchmarks.submission.manifest import MANIFEST, Manifest, file_in, read_manifest, sha256_of
 from ann_benchmarks.submission.truths import truth_name
@@ -97,7 +97,7 @@ def points_of(folder: Path, manifest: Manifest, prices: PriceList | None) -> lis
     for name, match in tqdm(results, desc=folder.name, unit="point", disable=None, leave=False):
         run = truths.judged(name, match[1], match[2])
         # A file is named by its build and query arguments.
-        place = f"{match[1]}/{run.count}/{replace(run.series, is_cold=False).folder}/{match[3]}"
+        place = f"{match[1]}/{run.count}/{run.series.without('caches').folder}/{match[3]}"
         (cold if run.series.is_cold else warm).setdefault(place, (name, run))
     if not results:
         raise UserError(f"{folder} holds no result below results/")
