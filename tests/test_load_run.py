@@ -246,7 +246,7 @@ def test_each_rate_is_a_series_of_arrivals_of_popular_queries(folder: Path):
 
 @pytest.mark.thorough
 def test_the_highest_rate_that_keeps_an_objective_is_found(folder: Path):
-    within = ("--slo", "p50:60ms", "--duration", "0.7")
+    within = ("--slo", "p50:60ms", "--duration", "2.5")
     out = measured(folder, "--clients", "2", *within, "--warmup", "50")
     assert "by 2 clients, within p50:60ms: recall" in out
     point = stored(folder, "hnsw-c2-slo-p50-60ms")
