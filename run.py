@@ -36,10 +36,8 @@ from ann_benchmarks.definitions.selection import (
     config_warnings,
     named_algorithms,
     select_definitions,
-    with_poolers,
-    with_replicas,
+    with_servers,
     with_settings,
-    with_shards,
 )
 from ann_benchmarks.experiments.carrying_out import EXPERIMENT_OPTIONS, add_experiment_options, carry_out
 from ann_benchmarks.jobs.job import Job, Plan, Scope, make_plan
@@ -52,9 +50,7 @@ from ann_benchmarks.run.execute import Executor, Limits, Workplace
 from ann_benchmarks.run.filter_options import requested_filters
 from ann_benchmarks.run.load_options import requested_rounds
 from ann_benchmarks.run.outcomes import JobOutcome
-from ann_benchmarks.run.pooler_options import requested_poolers
-from ann_benchmarks.run.replica_options import requested_replicas
-from ann_benchmarks.run.shard_options import requested_engines, requested_probes, requested_shards
+from ann_benchmarks.run.server_options import requested_servers
 from ann_benchmarks.run.simulation import Simulation
 from ann_benchmarks.run.whereabouts import Locate, Locator, WorkersHere
 from tiers.options import add_tier_options, check_tier_options, possible_conditions, requested_simulation
@@ -228,10 +224,7 @@ def requested_definitions(
     configs = with_run_groups(configs, args.run_groups)
     named = named_algorithms(args.algorithm)
     found = select_definitions(configs, named, data, args.count, args.docker_tag, args.run_disabled)
-    found = with_settings(found, args.settings)
-    shards = requested_shards(args), requested_engines(args), requested_probes(args)
-    found = with_poolers(with_shards(found, *shards), requested_poolers(args))
-    return with_replicas(found, requested_replicas(args))
+    return with_servers(with_settings(found, args.settings), requested_servers(args))
 
 
 def every_job(args: argparse.Namespace) -> list[Job]:

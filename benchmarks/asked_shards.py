@@ -73,7 +73,7 @@ def relays_before(shards: Sequence[LocalServer]) -> Iterator[list[Relay]]:
 def fitted(vectors: np.ndarray, count: int, engine: str) -> Iterator[PGVectorHNSW]:
     """Give an index on this number of shards."""
     with closing_algorithm(PGVectorHNSW("euclidean", HNSW)) as algorithm:
-        algorithm.set_shards(count, engine)
+        algorithm.set_servers("shards", count=count, engine=engine)
         algorithm.fit(vectors)
         algorithm.set_query_arguments(EF_SEARCH)
         yield algorithm

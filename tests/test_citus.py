@@ -10,13 +10,13 @@ import pytest
 
 from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
 from ann_benchmarks.algorithms.postgres import servers
-from ann_benchmarks.algorithms.postgres.citus import CITUS, drop_unless_loaded
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
-from ann_benchmarks.algorithms.postgres.shards import citus
-from ann_benchmarks.algorithms.postgres.shards.citus import CitusCoordinator, sent_to_shards
+from ann_benchmarks.algorithms.postgres.topology import citus
+from ann_benchmarks.algorithms.postgres.topology.citus import CitusEngine, sent_to_shards
+from ann_benchmarks.algorithms.postgres.topology.citus_extension import CITUS, drop_unless_loaded
 
 from .postgres_fixtures import SMALL, copied
 from .programs import temporary_folder
@@ -130,7 +130,7 @@ def test_settings_reach_the_shards_and_are_read_back(with_citus, monkeypatch):
         algorithm.set_query_arguments(70)
         algorithm.time_queries(QUERIES[:1], K)
         assert json.loads(algorithm.get_additional()["shard_settings"])["hnsw.ef_search"] == "70"
-        monkeypatch.setattr(CitusCoordinator, "use", lambda self, settings: None)
+        monkeypatch.setattr(CitusEngine, "_use", lambda self, shards, settings: None)
         algorithm.set_query_arguments(80)
         with pytest.raises(PostgresError, match="shard 1 runs with hnsw.ef_search = 70 where 80 is expected"):
             algorithm.time_queries(QUERIES[:1], K)
@@ -164,7 +164,7 @@ def test_what_a_killed_run_has_left_is_dropped_before_anything_else(with_citus, 
 def test_a_part_that_is_still_its_own_table_is_dropped(with_citus, monkeypatch):
     with fitted("citus") as algorithm:
         true = algorithm.time_queries(QUERIES, K)[1]
-        (part, *_) = algorithm._indexed._engine.coordinator._parts
+        (part, *_) = algorithm._indexed._engine._parts
         monkeypatch.setattr(citus, "drop_citus", lambda server, connection: None)
     monkeypatch.undo()
     monkeypatch.setattr(servers, "_current", with_citus[0])

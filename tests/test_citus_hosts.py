@@ -5,14 +5,21 @@ from dataclasses import replace
 
 import pytest
 
-from ann_benchmarks.algorithms.postgres import catalog, citus, servers
-from ann_benchmarks.algorithms.postgres.citus import CITUS, SAVED, TABLE, check_citus
+from ann_benchmarks.algorithms.postgres import catalog, servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.algorithms.postgres.role_settings import give, take_back
 from ann_benchmarks.algorithms.postgres.servers.external import ExternalServer
-from ann_benchmarks.algorithms.postgres.shards import citus as engine
-from ann_benchmarks.algorithms.postgres.shards import nodes
-from ann_benchmarks.algorithms.postgres.shards.nodes import check_nodes, place_of
+from ann_benchmarks.algorithms.postgres.topology import citus as engine
+from ann_benchmarks.algorithms.postgres.topology import citus_extension
+from ann_benchmarks.algorithms.postgres.topology import citus_nodes as nodes
+from ann_benchmarks.algorithms.postgres.topology.citus_extension import (
+    CITUS,
+    SAVED,
+    TABLE,
+    check_citus,
+    give,
+    take_back,
+)
+from ann_benchmarks.algorithms.postgres.topology.citus_nodes import check_nodes, place_of
 
 from .postgres_fixtures import SMALL
 from .test_citus import servers_with_citus, skip_where_it_is_embedded
@@ -154,7 +161,7 @@ def test_a_run_that_lives_keeps_what_it_has(hosts):
         for server in hosts.values():
             other = ExternalServer(server.connection_parameters())
             with other.connect() as connection:
-                citus.drop_abandoned(other, connection)
+                citus_extension.drop_abandoned(other, connection)
         assert algorithm.time_queries(QUERIES, K)[1] == true
     with hosts[2].connect() as connection:
         assert catalog.try_lock(connection, TABLE)
@@ -178,17 +185,17 @@ def test_a_host_without_the_extension_is_refused(server):
 
 def test_a_creation_that_would_turn_on_ssl_is_refused(server):
     with server.connect() as connection:
-        citus._check_creation(connection)
+        citus_extension._check_creation(connection)
         connection.execute("SET citus.node_conninfo = 'sslmode=require'")
         with pytest.raises(
             PostgresError, match="^CREATE EXTENSION citus would turn on ssl for the whole ser"
         ):
-            citus._check_creation(connection)
+            citus_extension._check_creation(connection)
         connection.execute("SET SESSION AUTHORIZATION pg_monitor")
         with pytest.raises(
             PostgresError, match="^user 'ann' may not create the extension 'citus': name a sup"
         ):
-            citus._check_creation(connection)
+            citus_extension._check_creation(connection)
 
 
 def test_nodes_that_do_not_fit_are_refused(cluster, monkeypatch):

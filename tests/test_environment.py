@@ -11,8 +11,7 @@ import pytest
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.common.host import host_facts
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.definitions.replicas import Replicas
-from ann_benchmarks.definitions.shards import Shards
+from ann_benchmarks.definitions.servers import Replicas, Shards
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.jobs.events import Located, WorkloadDone
 from ann_benchmarks.jobs.job import Job
@@ -279,12 +278,12 @@ def test_servers_that_share_a_memory_differently_are_other_servers():
     for alike in ({"server": "external"}, {"given_settings": '{"shared_buffers": "1GB"}'}):
         assert not differences(environment_of(few | alike), environment_of(many | alike))
     definition = Definition("hnsw", "C", "m", "t", [], [[]], False)
-    job = Job(replace(definition, shards=Shards(2, "fdw", most=8)), [[]], "d", 10)
+    job = Job(replace(definition, servers=Shards(2, "fdw", most=8)), [[]], "d", 10)
     assert job.facts_of_servers == {MEMORY_DIVIDED: 8}
-    assert Job(replace(definition, replicas=Replicas(1, 2)), [[]], "d", 10).facts_of_servers == {
+    assert Job(replace(definition, servers=Replicas(1, 2)), [[]], "d", 10).facts_of_servers == {
         MEMORY_DIVIDED: 2
     }
-    assert not Job(replace(definition, replicas=Replicas(0, 2)), [[]], "d", 10).facts_of_servers
+    assert not Job(replace(definition, servers=Replicas(0, 2)), [[]], "d", 10).facts_of_servers
     for tier, divided in ((Tier(64 << 20), {}), (Tier(cpus=1), {MEMORY_DIVIDED: 8})):
         procedure = Procedure(conditions=SimulatedServer(tier, "cgroup"))
         assert replace(job, procedure=procedure).facts_of_servers == divided

@@ -170,9 +170,9 @@ def test_only_what_is_listed_reaches_plugins_and_what_they_start(workspace, monk
         """\
         def fit(self, X):
             import psutil
-            from ann_benchmarks.algorithms.postgres.pooling.configuration import PoolSettings
-            from ann_benchmarks.algorithms.postgres.pooling.process import PgBouncer
-            from ann_benchmarks.algorithms.postgres.pooling.program import find_program
+            from ann_benchmarks.algorithms.postgres.topology.pgbouncer import PoolSettings
+            from ann_benchmarks.algorithms.postgres.topology.pgbouncer import PgBouncer
+            from ann_benchmarks.algorithms.postgres.topology.pgbouncer import find_program
             from ann_benchmarks.algorithms.postgres.errors import PostgresError
             from ann_benchmarks.algorithms.postgres.servers import current_server
             server = current_server()

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import threading
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,19 +15,22 @@ import pytest
 from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
 from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.algorithms.postgres.pooling import configuration, process, program, session
-from ann_benchmarks.algorithms.postgres.pooling.configuration import PoolSettings
-from ann_benchmarks.algorithms.postgres.pooling.process import PgBouncer
-from ann_benchmarks.algorithms.postgres.pooling.program import POOLERS as PLUGIN_POOLERS
-from ann_benchmarks.algorithms.postgres.pooling.program import PoolerProgram, find_program
-from ann_benchmarks.algorithms.postgres.pooling.transactions import TransactionConnection
-from ann_benchmarks.algorithms.postgres.pooling.watch import PooledWatch
 from ann_benchmarks.algorithms.postgres.servers.account import server_account
 from ann_benchmarks.algorithms.postgres.servers.external import ExternalServer
 from ann_benchmarks.algorithms.postgres.session import PreparedSession
+from ann_benchmarks.algorithms.postgres.topology import pgbouncer, pooled_session
+from ann_benchmarks.algorithms.postgres.topology.pgbouncer import POOLERS as PLUGIN_POOLERS
+from ann_benchmarks.algorithms.postgres.topology.pgbouncer import (
+    PgBouncer,
+    PoolerProgram,
+    PoolSettings,
+    find_program,
+)
+from ann_benchmarks.algorithms.postgres.topology.pooled import pooler_cpu
+from ann_benchmarks.algorithms.postgres.topology.pooled_session import TransactionConnection
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.definitions.poolers import POOLERS, Pooler
-from ann_benchmarks.definitions.selection import with_poolers
+from ann_benchmarks.definitions.selection import with_servers
+from ann_benchmarks.definitions.servers import ONE_SERVER, POOLERS, Pooled, every_pooled
 from ann_benchmarks.fields.series import Series, series_from
 from ann_benchmarks.jobs.events import PointDone
 from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
@@ -40,7 +43,7 @@ from ann_benchmarks.results.environment import environment_of
 from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.results.warnings import remarks
 from ann_benchmarks.run.options import check_options, make_parser
-from ann_benchmarks.run.pooler_options import requested_poolers
+from ann_benchmarks.run.server_options import requested_servers
 
 from .report_data import make_run
 from .test_shards import HNSW, QUERIES, TRAIN, K, by_clients, hnsw, killed
@@ -84,7 +87,7 @@ def pooled(name, size=2, algorithm=None):
     """Give a fitted plug-in whose queries go through a pooler, or through none."""
     algorithm = algorithm or hnsw()
     if name:
-        algorithm.set_pooler(name, size)
+        algorithm.set_servers("pooler", pooler=name, size=size)
     try:
         algorithm.fit(TRAIN)
         algorithm.set_query_arguments(EF)
@@ -173,7 +176,7 @@ def test_set_local_outside_a_transaction_is_noticed(plugin_server, installed, mo
             return self.connection.exec_prepared(*arguments)
 
     name = checked(installed, LOCAL)
-    monkeypatch.setattr(session, "TransactionConnection", OneByOne)
+    monkeypatch.setattr(pooled_session, "TransactionConnection", OneByOne)
     message = f"queries run with hnsw.ef_search = 40 on a connection .* where {EF} is requested"
     with pooled(name) as algorithm, pytest.raises(PostgresError, match=message):
         algorithm.query(QUERIES[0], K)
@@ -211,7 +214,7 @@ def test_what_changes_within_a_run_is_noticed_after_it(plugin_server, pooler):
 def test_settings_that_the_first_query_of_a_connection_fails_to_make_are_noticed(
     plugin_server, shared, monkeypatch
 ):
-    monkeypatch.setattr(configuration, "connect_query", lambda *arguments: "SELECT 1 / 0")
+    monkeypatch.setattr(pgbouncer, "connect_query", lambda *arguments: "SELECT 1 / 0")
     with pooled(shared) as algorithm:
         with pytest.raises(PostgresError, match=r"queries run with \S+ = .* it was not set there"):
             algorithm.query(QUERIES[0], K)
@@ -297,7 +300,7 @@ def test_a_server_that_dies_behind_a_pooler_loses_the_point(plugin_server, poole
 
 
 def test_a_pooler_that_does_not_start_says_why(plugin_server, installed, monkeypatch):
-    monkeypatch.setattr(process, "configuration", lambda *arguments: "[pgbouncer]\npool_mode = x\n")
+    monkeypatch.setattr(pgbouncer, "configuration", lambda *arguments: "[pgbouncer]\npool_mode = x\n")
     bouncer = PgBouncer(installed)
     with pytest.raises(PostgresError, match="pgbouncer did not start: .*pool_mode") as raised:
         bouncer.use(plugin_server, PoolSettings("session", 1, {}))
@@ -310,12 +313,12 @@ def test_what_is_not_installed_or_too_old_is_refused(monkeypatch, tmp_path):
     PoolerProgram(Path("pgbouncer"), "1.21.0").check("transaction")
     with pytest.raises(PostgresError, match=r"version 1\.18\.0, .* install pgbouncer 1\.21 or newer, or use"):
         old.check("transaction-local")
-    monkeypatch.setattr(program, "_SYSTEM_FOLDERS", ())
+    monkeypatch.setattr(pgbouncer, "_SYSTEM_FOLDERS", ())
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(
         PostgresError, match="there is no pgbouncer in PATH: install it .* apt install pgbouncer"
     ):
-        PGVectorExact("euclidean").set_pooler(SESSION)
+        PGVectorExact("euclidean").set_servers("pooler", pooler=SESSION)
     other = tmp_path / "pgbouncer"
     other.write_text("#!/bin/sh\necho nothing of it\n")
     for path in (other, *other.parents):
@@ -327,19 +330,19 @@ def test_what_is_not_installed_or_too_old_is_refused(monkeypatch, tmp_path):
 def test_what_a_pooler_cannot_have_is_refused(plugin_server, installed, monkeypatch):
     algorithm = PGVectorExact("euclidean")
     with pytest.raises(PostgresError, match="no pooler 'x': use pgbouncer:session, pgbouncer:tr"):
-        algorithm.set_pooler("x")
-    algorithm.set_pooler(SESSION)
+        algorithm.set_servers("pooler", pooler="x")
+    algorithm.set_servers("pooler", pooler=SESSION)
     with pytest.raises(PostgresError, match="a table that is written to has no pooler"):
         algorithm.open_writable(TRAIN, 10)
     monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", "db.example.org")
     with pytest.raises(PostgresError, match="names another's: unset these, or leave --pooler out"):
-        algorithm.set_pooler(SESSION)
+        algorithm.set_servers("pooler", pooler=SESSION)
 
 
 def test_a_point_says_through_which_pooler_it_was_measured(plugin_server, workspace, pooler):
     load = {"load": Load(2, seconds=0.3), "warmup": Warmup("queries", 10)}
     job = Job(
-        replace(HNSW, pooler=Pooler(pooler, 2 if pooler != SESSION else None)),
+        replace(HNSW, servers=Pooled(pooler, 2 if pooler != SESSION else None)),
         *([[50]], "tiny", K, Procedure(1, **load), Execution(show_progress=False)),
     )
     events: list = []
@@ -366,8 +369,8 @@ def test_the_pooler_is_no_other_process_that_takes_cpu(plugin_server, pooler):
 
 def test_poolers_are_contenders_with_names_of_their_own():
     assert tuple(PLUGIN_POOLERS) == POOLERS
-    assert with_poolers([HNSW], [None]) == [HNSW]
-    every = with_poolers([HNSW], [None, Pooler(SESSION), Pooler(TRANSACTION, 8)])
+    assert with_servers([HNSW], every_pooled([None])) == [HNSW]
+    every = with_servers([HNSW], every_pooled([None, SESSION, TRANSACTION], [8]))
     assert [one.family.removeprefix("hnsw") for one in every] == [
         *("", "-pgbouncer-session", "-pgbouncer-transaction-pool8")
     ]
@@ -393,25 +396,24 @@ def requested(*words, is_simulated=False, local=("--local",)):
 
 
 def test_options():
-    assert requested_poolers(requested()) == requested_poolers(requested("--pooler", "none")) == [None]
+    assert requested_servers(requested()) == requested_servers(requested("--pooler", "none")) == [ONE_SERVER]
     args = requested("--pooler", f"none,{SESSION},{TRANSACTION}", "--pool-size", "2,8")
-    assert requested_poolers(args) == [
-        *(None, Pooler(SESSION), Pooler(TRANSACTION, 2), Pooler(TRANSACTION, 8))
+    assert requested_servers(args) == [
+        *(ONE_SERVER, Pooled(SESSION), Pooled(TRANSACTION, 2), Pooled(TRANSACTION, 8))
     ]
     one = ("--pooler", SESSION)
     for words, message in (
         (("--pool-size", "2"), "is of the connections that clients share: add --pooler"),
         ((*one, "--pool-size", "2"), "in session mode each client has a server connection"),
-        ((*one, "--shards", "2"), "--pooler cannot be had with --shards"),
+        ((*one, "--shards", "2"), "--pooler cannot be had with --shards: leave one of them out"),
         ((*one, "--workload", "inserts"), "--pooler cannot be had with --workload"),
         ((*one, "--filter", "uniform:0.1"), "--pooler cannot be had with --filter"),
         ((*one, "--clients", "2", "--scheduler", "tcp://127.0.0.1:1"), "with --scheduler"),
     ):
         with pytest.raises(UserError, match=message):
             requested(*words)
-    with pytest.raises(UserError, match="--pooler cannot be had with --tiers"):
-        requested(*one, is_simulated=True)
-    with pytest.raises(UserError, match="--pooler runs the pooler on this machine itself: add --local"):
+    assert requested_servers(requested(*one, is_simulated=True)) == [Pooled(SESSION)]
+    with pytest.raises(UserError, match="--pooler starts servers or programs on this machine: add --local"):
         requested(*one, local=())
 
 
@@ -431,8 +433,8 @@ def test_options_that_mean_nothing(words, message, capsys):
 
 
 def test_a_plugin_without_a_server_is_refused():
-    with pytest.raises(UserError, match="^object has no server that a pooler could be in front of: leave"):
-        Plugin(object()).set_pooler(SESSION)
+    with pytest.raises(UserError, match="^object has one server, or none: leave --pooler out$"):
+        Plugin(object()).set_servers("pooler", {"pooler": SESSION})
 
 
 @pytest.mark.parametrize("name", [TRANSACTION, LOCAL])
@@ -454,7 +456,7 @@ def test_a_client_that_connects_runs_no_query(plugin_server, installed, name):
 
 def test_a_transaction_is_sent_also_where_a_point_sets_nothing(plugin_server, installed):
     exact = PGVectorExact("euclidean")
-    exact.set_pooler(checked(installed, LOCAL), 2)
+    exact.set_servers("pooler", pooler=checked(installed, LOCAL), size=2)
     try:
         exact.fit(TRAIN)
         assert len(exact.query(QUERIES[0], K)) == K
@@ -464,22 +466,18 @@ def test_a_transaction_is_sent_also_where_a_point_sets_nothing(plugin_server, in
 
 
 def test_the_cpu_of_another_process_is_not_the_poolers():
-    class Server:
-        def running(self):
-            return nullcontext()
+    class Pooler:
+        process = None
 
-        def facts(self, queries):
-            return {}
-
+    pooler = Pooler()
     with subprocess.Popen(["sleep", "60"]) as first, subprocess.Popen(["sleep", "60"]) as second:
-        current = psutil.Process(first.pid)
-        watch = PooledWatch(Server(), lambda: current)
-        with watch.running():
+        pooler.process = psutil.Process(first.pid)
+        with pooler_cpu(pooler) as facts:
             pass
-        assert "pooler_cpu_seconds_per_query" in watch.facts(1)
-        with watch.running():
-            current = psutil.Process(second.pid)
-        assert not watch.facts(1)
+        assert "pooler_cpu_seconds_per_query" in facts(1)
+        with pooler_cpu(pooler) as facts:
+            pooler.process = psutil.Process(second.pid)
+        assert not facts(1)
         first.kill()
         second.kill()
 
@@ -498,7 +496,7 @@ def test_a_busy_pooler_is_said():
 
 
 def test_the_pooler_is_known_before_a_run(plugin_server, installed):
-    known = PluginClass(PGVectorExact).server_environment(has_pooler=True)
+    known = PluginClass(PGVectorExact).server_environment("pooler", {"pooler": SESSION})
     assert known["pooler_version"] == installed.version
     assert environment_of(known)["pgbouncer"] == installed.version
     assert "pgbouncer" not in environment_of(PluginClass(PGVectorExact).server_environment())
@@ -510,8 +508,8 @@ def test_the_pooler_is_known_before_a_run(plugin_server, installed):
 @contextmanager
 def pooled_server(server, installed, monkeypatch, mode, size=10, more=()):
     """Have the variables name a pooler of our own as if it were somebody else's server."""
-    text = "".join(f"{line}\n" for line in more)
-    monkeypatch.setattr(process, "configuration", lambda *given: configuration.configuration(*given) + text)
+    text, original = "".join(f"{line}\n" for line in more), pgbouncer.configuration
+    monkeypatch.setattr(pgbouncer, "configuration", lambda *given: original(*given) + text)
     running = PgBouncer(installed)
     try:
         running.use(server, PoolSettings(mode, size, {}))

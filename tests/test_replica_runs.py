@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ann_benchmarks.algorithms.postgres.replicas.position import WrittenLog
-from ann_benchmarks.algorithms.postgres.replicas.watch import ReplicasWatch
+from ann_benchmarks.algorithms.postgres.topology.lag import WrittenLog
+from ann_benchmarks.algorithms.postgres.topology.watch import SeveralWatch
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.definitions.replicas import Replicas
-from ann_benchmarks.definitions.selection import with_replicas
+from ann_benchmarks.definitions.selection import with_servers
+from ann_benchmarks.definitions.servers import ONE_SERVER, Replicas, every_replicas
 from ann_benchmarks.fields.series import Series, series_from
 from ann_benchmarks.jobs.events import PhaseDone, PointDone
 from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
@@ -29,7 +29,7 @@ from ann_benchmarks.results.comparable import comparable
 from ann_benchmarks.results.records import iter_record_paths, read_record
 from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.run.options import check_options, make_parser
-from ann_benchmarks.run.replica_options import requested_replicas
+from ann_benchmarks.run.server_options import requested_servers
 
 from .conftest import make_dataset
 from .report_data import make_run, make_writes
@@ -42,7 +42,7 @@ EXACT = Definition(
     *("exact", "PGVectorExact", "ann_benchmarks.algorithms.pgvector_exact", "t", ["euclidean"]),
     *([[0]], False),
 )
-REPLICATED = replace(EXACT, replicas=Replicas(COUNT))
+REPLICATED = replace(EXACT, servers=Replicas(COUNT))
 
 
 def done_by(job, kind):
@@ -115,18 +115,16 @@ def test_segments_are_joined_by_what_their_facts_are():
     assert joined == {"a": 1.5, "a_max": 5.0, "replica_queries": [4, 6]}
 
 
-def test_the_work_of_a_primary_is_in_the_sum_and_by_itself(monkeypatch):
+def test_the_work_of_a_primary_is_in_the_sum_and_by_itself():
     class Watch:
-        def __init__(self, server, *more, **others):
-            self.cpu = server
+        def __init__(self, cpu):
+            self.cpu = cpu
 
         def facts(self, queries):
             per_query = {"server_cpu_seconds_per_query": self.cpu, "table_blocks_hit_per_query": self.cpu}
             return {**per_query, "shared_buffers": 7, "wait_events": str(self.cpu)}
 
-    module = "ann_benchmarks.algorithms.postgres.replicas.watch.ServerWatch"
-    monkeypatch.setattr(module, Watch)
-    watch = ReplicasWatch(1.0, [2.0, 4.0], ("t", None), lambda: None, WrittenLog)
+    watch = SeveralWatch([Watch(2.0), Watch(4.0)], ("primary", Watch(1.0)))
     assert watch.facts(1) == {
         "server_cpu_seconds_per_query": 7.0, "primary_cpu_seconds_per_query": 1.0,
         "table_blocks_hit_per_query": 6.0, "shared_buffers": 14, "wait_events": "2.0",
@@ -134,11 +132,11 @@ def test_the_work_of_a_primary_is_in_the_sum_and_by_itself(monkeypatch):
 
 
 def test_replicas_are_contenders_with_names_of_their_own():
-    assert with_replicas([EXACT], [0]) == [EXACT]
-    none, one, two = with_replicas([EXACT], [0, 1, 2])
+    assert with_servers([EXACT], every_replicas([0])) == [EXACT]
+    none, one, two = with_servers([EXACT], every_replicas([0, 1, 2]))
     assert [each.family for each in (none, one, two)] == ["exact", "exact-replicas1", "exact-replicas2"]
     # The primary has the same settings, whoever is asked.
-    assert none.replicas == Replicas(0) and {each.replicas.most for each in (none, one, two)} == {2}
+    assert none.servers == Replicas(0) and {each.servers.most for each in (none, one, two)} == {2}
     assert two.plain == EXACT
     assert Job(none, [[0]], "tiny", K).series == Series("exact")
     series = Job(two, [[0]], "tiny", K).series
@@ -160,24 +158,27 @@ def requested(*words, local=("--local",)):
 
 def test_options():
     clients = ("--clients", "4,8")
-    assert requested_replicas(requested()) == requested_replicas(requested("--replicas", "none")) == [0]
-    assert requested_replicas(requested("--replicas", "none,0,1,2", *clients)) == [0, 1, 2]
+    assert (
+        requested_servers(requested()) == requested_servers(requested("--replicas", "none")) == [ONE_SERVER]
+    )
+    found = requested_servers(requested("--replicas", "none,0,1,2", *clients))
+    assert found == [Replicas(0), Replicas(1), Replicas(2)]
     two = ("--replicas", "2", *clients)
     for words, message in (
-        (("--replicas", "2"), "--replicas has clients query several servers: add --clients, such as 16"),
+        (("--replicas", "2"), "--replicas needs clients for several servers: add --clients 16"),
         (
             ("--replicas", "2", "--clients", "1,4"),
             "needs a client for each: 1 client cannot",
         ),
         ((*two, "--shards", "2"), "--replicas cannot be had with --shards"),
-        ((*two, "--pooler", "none,pgbouncer:session"), "--replicas cannot be had with --pooler"),
+        ((*two, "--pooler", "none,pgbouncer:session"), "--replicas cannot be had with --pooler: leave"),
         (("--replicas", "2", "--build-only"), "--replicas cannot be had with --build-only"),
-        (("--replicas", "2", "--workload", "inserts"), "--workload inserts has no queries for --replicas"),
+        (("--replicas", "2", "--workload", "inserts"), "with --workload inserts: nobody queries"),
         ((*two, "--scheduler", "tcp://127.0.0.1:1"), "--replicas cannot be had with --scheduler"),
     ):
         with pytest.raises(UserError, match=message):
             requested(*words)
-    with pytest.raises(UserError, match="--replicas runs servers of this machine itself: add --local"):
+    with pytest.raises(UserError, match="--replicas starts servers or programs on this machine: add --local"):
         requested(*two, local=())
 
 
@@ -191,8 +192,8 @@ def test_numbers_that_mean_nothing(word, message, capsys):
 
 
 def test_a_plugin_without_a_server_is_refused():
-    with pytest.raises(UserError, match="^object has no server that could have replicas: leave --repl"):
-        Plugin(object()).set_replicas(2)
+    with pytest.raises(UserError, match="^object has one server, or none: leave --replicas out$"):
+        Plugin(object()).set_servers("replicas", {"count": 2})
 
 
 def test_time_in_which_a_run_is_held_is_no_lag():

@@ -15,13 +15,13 @@ from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres import fitting, machine, servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.algorithms.postgres.replicas import replica as replicas
-from ann_benchmarks.algorithms.postgres.replicas.position import settled
 from ann_benchmarks.algorithms.postgres.servers import standby
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.external import ExternalServer
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.session import SessionFacts
+from ann_benchmarks.algorithms.postgres.topology import replica as replicas
+from ann_benchmarks.algorithms.postgres.topology.lag import settled
 
 from .postgres_fixtures import SMALL, copied
 from .programs import ROOT, temporary_folder, until
@@ -66,7 +66,7 @@ def standbys():
 def fitted(count=COUNT, algorithm=None, *arguments, train=TRAIN):
     """Give a fitted plug-in with this number of replicas."""
     algorithm = algorithm or PGVectorExact("euclidean")
-    algorithm.set_replicas(count, COUNT)
+    algorithm.set_servers("replicas", count=count, most=COUNT)
     try:
         algorithm.fit(train)
         algorithm.set_query_arguments(*arguments or (0,))
@@ -122,7 +122,7 @@ def test_clients_are_dealt_to_the_standbys_in_turn_and_the_primary_is_not_asked(
 def test_contenders_take_turns(primary):
     one, two = PGVectorExact("euclidean"), PGVectorExact("euclidean")
     for algorithm, count in ((one, 0), (two, COUNT)):
-        algorithm.set_replicas(count, COUNT)
+        algorithm.set_servers("replicas", count=count, most=COUNT)
         algorithm.fit(TRAIN)
         algorithm.set_query_arguments(0)
         algorithm.rest()
@@ -371,7 +371,7 @@ def test_no_standby_runs_while_a_table_is_made(primary):
     with fitted():
         assert sum(server.is_running for server in standbys()) == COUNT
     algorithm = PGVectorHNSW("euclidean", BUILD)
-    algorithm.set_replicas(COUNT)
+    algorithm.set_servers("replicas", count=COUNT)
     algorithm.set_phase_listener(note)
     algorithm.fit(TRAIN + 1)
     algorithm.done()
@@ -392,7 +392,7 @@ def test_caches_are_emptied_on_all_servers(primary):
 
 def test_all_replicas_have_to_run_with_the_same():
     algorithm = PGVectorExact("euclidean")
-    algorithm.set_replicas(COUNT)
+    algorithm.set_servers("replicas", count=COUNT)
     check = algorithm._indexed.check_sessions
     sessions = [SessionFacts(1, 1, settings, "") for settings in ({"jit": "off"}, {"jit": "off"}, {})]
     check(sessions)

@@ -19,7 +19,15 @@ from ann_benchmarks.algorithms.postgres.servers.account import server_account
 from ann_benchmarks.algorithms.postgres.servers.programs import ServerPrograms
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import GB, MB
-from ann_benchmarks.definitions.selection import with_replicas
+from ann_benchmarks.definitions.servers import (
+    ONE_SERVER,
+    Pooled,
+    Replicas,
+    Servers,
+    Shards,
+    every_replicas,
+    largest,
+)
 from ann_benchmarks.plotting.tier_table import table
 from ann_benchmarks.reporting.memory import contender
 from ann_benchmarks.results.comparable import Comparison
@@ -30,7 +38,7 @@ from tiers.groups import ControlGroup, SeveralGroups
 from tiers.holding import Holding
 from tiers.ledger import Ledger
 from tiers.options import find_server
-from tiers.parse import Servers, check_capacity
+from tiers.parse import check_capacity
 from tiers.sweep import Sweep
 from tiers.tier import SimulatedServer, Tier
 
@@ -75,7 +83,7 @@ def test_each_server_has_a_group_with_the_memory_of_the_tier(tmp_path):
         assert groups_of(os.getpid()) == set(made)
         (pattern,) = holding.groups
         assert pattern == own.with_name(f"{own.name}{{server}}") / "cgroup.procs"
-        each, both = (holding.memory_of(one.with_rows) for one in (Servers(shards=2), Servers(replicas=1)))
+        each, both = (holding.memory_of(one.with_rows) for one in (Shards(2, "fdw"), Replicas(1)))
         assert isinstance(each, SeveralGroups) and [one.folder for one in each.groups] == made[1:]
         assert isinstance(both, SeveralGroups) and [one.folder for one in both.groups] == made[:2]
         assert all(one.available() == pytest.approx(RAM, rel=0.03) for one in each.groups)
@@ -85,9 +93,9 @@ def test_each_server_has_a_group_with_the_memory_of_the_tier(tmp_path):
             # The server that is off stands for all, and the others have what they had.
             assert each.available() == pytest.approx(RAM - 64 * MB, rel=0.1)
             assert each.groups[0].available() == pytest.approx(RAM, rel=0.03)
-            one = holding.memory_of(Servers(shards=1).with_rows)
+            one = holding.memory_of(Shards(1, "fdw").with_rows)
             assert one is not None and one.available() == pytest.approx(RAM, rel=0.03)
-        assert isinstance(holding.memory_of(Servers().with_rows), ControlGroup) and each.kills() == 0
+        assert isinstance(holding.memory_of(ONE_SERVER.with_rows), ControlGroup) and each.kills() == 0
     assert not groups_of(os.getpid())
 
 
@@ -142,26 +150,26 @@ def test_servers_of_one_size_are_measured_also_after_a_kill(
 
 
 def test_servers_are_counted_by_what_they_do():
-    every = with_replicas([HNSW], [0, 1, 2])
-    assert Servers.needed(every) == Servers(replicas=2)
-    assert Servers.needed(every[:1]) == Servers() == Servers.needed([HNSW])
+    assert largest(every_replicas([0, 1, 2])) == Replicas(2) and largest([]) == ONE_SERVER
     for these, counted in (
-        (Servers(replicas=2), (3, range(3), 2)),
-        (Servers(shards=2), (3, range(1, 3), 2)),
-        (Servers(), (1, range(1), 1)),
+        (Replicas(2), (3, range(3), 2)),
+        (Shards(2, "fdw"), (3, range(1, 3), 2)),
+        (Replicas(0, 2), (1, range(1), 1)),
+        (Pooled("pgbouncer:session"), (1, range(1), 1)),
+        (ONE_SERVER, (1, range(1), 1)),
     ):
-        assert (these.total, these.with_rows, these.queried) == counted
+        assert (len(these.numbers), these.with_rows, these.queried) == counted
 
 
 @pytest.mark.parametrize(
     ("tier", "these", "said"),
     [
-        (Tier(16 * MB, 45 * MB, 1), Servers(replicas=1), ""),
-        (Tier(16 * MB, 45 * MB), Servers(replicas=2), "0.1 GB .* for a primary and 2 replicas: leave out 16"),
-        (Tier(cpus=2), Servers(replicas=1), "2 CPUs for a primary and 1 replica: leave out 2cpus$"),
-        (Tier(cpus=1), Servers(replicas=2), "2 CPUs for a primary and 2 replicas: leave out 1cpus$"),
-        (Tier(cpus=1), Servers(shards=4), "for 4 shards and what asks them: leave out 1cpus$"),
-        (Tier(ram=1 << 40), Servers(shards=64), "available for 64 shards: leave out all:1024GB$"),
+        (Tier(16 * MB, 45 * MB, 1), Replicas(1), ""),
+        (Tier(16 * MB, 45 * MB), Replicas(2), "0.1 GB .* for a primary and 2 replicas: leave out 16"),
+        (Tier(cpus=2), Replicas(1), "2 CPUs for a primary and 1 replica: leave out 2cpus$"),
+        (Tier(cpus=1), Replicas(2), "2 CPUs for a primary and 2 replicas: leave out 1cpus$"),
+        (Tier(cpus=1), Shards(4, "fdw"), "for 4 shards and what asks them: leave out 1cpus$"),
+        (Tier(ram=1 << 40), Shards(64, "fdw"), "available for 64 shards: leave out all:1024GB$"),
     ],
 )
 def test_a_machine_that_is_too_small_for_all_of_them_is_refused(
@@ -178,8 +186,8 @@ def test_a_machine_that_is_too_small_for_all_of_them_is_refused(
 @pytest.mark.parametrize(
     ("these", "folders", "said"),
     [
-        (Servers(shards=2), ["pg-shard1", "pg-shard2"], "tiers of shards are of servers of our own"),
-        (Servers(replicas=2), ["pg-replica1", "pg-replica2"], "tiers of replicas .* --replicas out$"),
+        (Shards(2, "fdw"), ["pg-shard1", "pg-shard2"], "tiers of shards are of servers of our own"),
+        (Replicas(2), ["pg-replica1", "pg-replica2"], "tiers of replicas .* --replicas out$"),
     ],
 )
 def test_servers_have_folders_of_their_own_and_no_huge_pages(
@@ -189,15 +197,15 @@ def test_servers_have_folders_of_their_own_and_no_huge_pages(
         monkeypatch.setattr(servers, name, value)
     monkeypatch.setenv("ANN_BENCHMARKS_PG_DATA", str(tmp_path / "pg"))
     server = find_server([HNSW], None)
-    assert [path.name for path in server.other_folders(these.shards, these.replicas)] == folders
+    assert [path.name for path in server.other_folders(these.kind, these.queried)] == folders
     with pytest.raises(UserError, match="each server is to have its own: use --tier-method cgroup$"):
         Sweep("32MB:160MB", "hugepages", server, these).conditions(100, 8)
     monkeypatch.setenv("ANN_BENCHMARKS_PG_SHARD_HOSTS", "db1,db2")
     with pytest.raises(RuntimeError, match="tiers simulate servers of our own: unset .*SHARD_HOSTS"):
-        find_server([HNSW], None).other_folders(2, 0)
+        find_server([HNSW], None).other_folders("shards", 2)
     monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", "db.example.org")
     with pytest.raises(RuntimeError, match=said):
-        find_server([HNSW], "true").other_folders(these.shards, these.replicas)
+        find_server([HNSW], "true").other_folders(these.kind, these.queried)
 
 
 def test_a_server_enters_the_groups_of_its_number(monkeypatch, tmp_path):

@@ -12,7 +12,7 @@ from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.connections import check_parking
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers.hosts import hosts_of, shard_hosts
-from ann_benchmarks.algorithms.postgres.shards.shard import Shard
+from ann_benchmarks.algorithms.postgres.topology.shard import Shard
 from ann_benchmarks.plugin.plugin_class import PluginClass
 from ann_benchmarks.results.environment import differences, environment_of
 
@@ -98,7 +98,7 @@ def test_answers_are_those_of_one_server(hosts, engine):
         facts = algorithm.get_additional()
     assert facts["server"] == "external" and facts["server_address"] == ",".join(hosts)
     # What is known before a run is what is stored, so that a finished point is found again.
-    known = PluginClass(PGVectorExact).server_environment(COUNT)
+    known = PluginClass(PGVectorExact).server_environment("shards", {"count": COUNT})
     assert known["server_address"] == ",".join(hosts)
     assert known["postgres_version"] == facts["postgres_version"]
     assert not differences(environment_of(known), environment_of(facts))

@@ -16,24 +16,21 @@ from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres import catalog, fitting, servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.forms import query_sql
-from ann_benchmarks.algorithms.postgres.scattered import MergedAnswer
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
-from ann_benchmarks.algorithms.postgres.shards import coordinator
-from ann_benchmarks.algorithms.postgres.shards.engines import ENGINES as PLUGIN_ENGINES
-from ann_benchmarks.algorithms.postgres.shards.rows import ShardRows
-from ann_benchmarks.algorithms.postgres.shards.shard import Shard
-from ann_benchmarks.algorithms.postgres.shards.statement import (
-    check_remote_plan,
-    check_settings,
-    startup_options,
-)
-from ann_benchmarks.algorithms.postgres.shards.watch import ShardsWatch
+from ann_benchmarks.algorithms.postgres.topology import fdw
+from ann_benchmarks.algorithms.postgres.topology.dealing import ShardRows
+from ann_benchmarks.algorithms.postgres.topology.engines import check_settings
+from ann_benchmarks.algorithms.postgres.topology.fdw import check_remote_plan, startup_options
+from ann_benchmarks.algorithms.postgres.topology.scattered import MergedAnswer
+from ann_benchmarks.algorithms.postgres.topology.shard import Shard
+from ann_benchmarks.algorithms.postgres.topology.sharded import ENGINES as PLUGIN_ENGINES
+from ann_benchmarks.algorithms.postgres.topology.watch import SeveralWatch
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.definitions.selection import with_shards
-from ann_benchmarks.definitions.shards import ENGINES as ALL_ENGINES
-from ann_benchmarks.definitions.shards import ROUTED, Shards
+from ann_benchmarks.definitions.selection import with_servers
+from ann_benchmarks.definitions.servers import ENGINES as ALL_ENGINES
+from ann_benchmarks.definitions.servers import ONE_SERVER, ROUTED, Shards, every_shards
 from ann_benchmarks.fields.series import Series, series_from
 from ann_benchmarks.jobs.events import PointDone
 from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
@@ -48,7 +45,7 @@ from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.comparable import comparable
 from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.run.options import check_options, make_parser
-from ann_benchmarks.run.shard_options import requested_engines, requested_probes, requested_shards
+from ann_benchmarks.run.server_options import requested_servers
 
 from .postgres_fixtures import SMALL, copied
 from .programs import temporary_folder
@@ -95,7 +92,7 @@ def fitted(engine, algorithm=None, *arguments, train=TRAIN):
     """Give a fitted plug-in on shards, or without an engine on one server."""
     algorithm = algorithm or PGVectorExact("euclidean")
     if engine:
-        algorithm.set_shards(COUNT, engine)
+        algorithm.set_servers("shards", count=COUNT, engine=engine)
     try:
         algorithm.fit(train)
         algorithm.set_query_arguments(*arguments or (0,))
@@ -218,7 +215,7 @@ def test_rows_are_dealt_evenly_and_keep_their_ids(shards):
             assert (vectors == TRAIN[place::COUNT]).all()
         algorithm._indexed._shards[1].versions = {"postgres": "17.1"}
         with pytest.raises(PostgresError, match=r"shard 2 has postgres 17\.1: use the same versions"):
-            algorithm._indexed._check_versions()
+            algorithm._indexed._check_same([one.versions for one in algorithm._indexed._shards])
     with pytest.raises(PostgresError, match="1 rows for 2 shards: use fewer"), fitted("fdw", train=TRAIN[:1]):
         pass
 
@@ -266,7 +263,7 @@ def test_every_shard_uses_its_index_and_the_plans_are_known(shards, form):
 def test_one_shard_is_asked_like_several(shards):
     algorithm = PGVectorExact("euclidean")
     for engine in ENGINES:
-        algorithm.set_shards(1, engine)
+        algorithm.set_servers("shards", count=1, engine=engine)
         algorithm.fit(TRAIN)
         algorithm.set_query_arguments(0)
         found = algorithm.time_queries(QUERIES, K)[1]
@@ -283,7 +280,7 @@ def test_settings_reach_the_shards_and_are_read_back(shards, monkeypatch):
         algorithm.time_queries(QUERIES[:1], K)
         assert json.loads(algorithm.get_additional()["shard_settings"])["hnsw.ef_search"] == "70"
         # What a shard refuses when it loads the library is no error there.
-        monkeypatch.setattr(coordinator, "startup_options", lambda settings: "-c hnsw.ef_search=99999")
+        monkeypatch.setattr(fdw, "startup_options", lambda settings: "-c hnsw.ef_search=99999")
         algorithm.set_query_arguments(80)
         with pytest.raises(PostgresError, match=r"^shard 1 runs with \S+ = \S+ where \S+ is expected"):
             algorithm.time_queries(QUERIES[:1], K)
@@ -377,7 +374,7 @@ def test_a_shard_that_dies_while_it_is_made_leaves_the_others(shards, phase):
             killed(shards[COUNT])
 
     algorithm = hnsw()
-    algorithm.set_shards(COUNT, "client")
+    algorithm.set_servers("shards", count=COUNT, engine="client")
     algorithm.set_phase_listener(enter)
     with pytest.raises(PostgresError, match="^shard 2 of 2: ") as raised:
         algorithm.fit(train)
@@ -407,7 +404,7 @@ def test_nothing_is_left_on_the_coordinator(shards, plugin_server):
 
 def test_a_coordinator_waits_for_a_session_that_is_ending(shards, plugin_server):
     other = plugin_server.connect()
-    assert catalog.try_lock(other, coordinator.TABLE)
+    assert catalog.try_lock(other, fdw.TABLE)
     ending = threading.Timer(0.2, other.close)
     ending.start()
     with fitted("fdw") as algorithm:
@@ -416,7 +413,7 @@ def test_a_coordinator_waits_for_a_session_that_is_ending(shards, plugin_server)
 
 
 def test_a_coordinator_without_the_wrapper_is_refused(shards, monkeypatch):
-    monkeypatch.setattr(coordinator, "_FDW", "no_fdw")
+    monkeypatch.setattr(fdw, "_FDW", "no_fdw")
     message = "does not have the extension 'no_fdw': install the contrib modules .* --shard-engine client$"
     with pytest.raises(PostgresError, match=message), fitted("fdw"):
         pass
@@ -431,7 +428,7 @@ def test_facts_of_all_shards_are_sums_and_hold_of_each(monkeypatch):
 
     monkeypatch.setattr(Shard, "facts", facts)
     algorithm = PGVectorExact("euclidean")
-    algorithm.set_shards(COUNT, "client")
+    algorithm.set_servers("shards", count=COUNT, engine="client")
     found = algorithm._indexed.facts()
     assert (found["build_time"], found["index_size"], found["shard_build_times"]) == (4.0, 6.0, [2.0, 2.0])
     assert found["index_reused"] is False and found["caches_dropped"] is False
@@ -446,7 +443,7 @@ def test_the_memory_of_shards_is_not_that_of_their_coordinator():
         def facts(self, queries):
             return {"shared_buffers": self.buffers, "server_cpu_seconds_per_query": 1.0}
 
-    found = ShardsWatch(Watch(1000), [Watch(30), Watch(31)]).facts(1)
+    found = SeveralWatch([Watch(30), Watch(31)], ("coordinator", Watch(1000)), is_asked=True).facts(1)
     assert (found["shared_buffers"], found["server_cpu_seconds_per_query"]) == (61, 3.0)
 
 
@@ -465,7 +462,7 @@ def test_what_a_search_finds_for_one_engine_is_not_taken_by_another(monkeypatch)
     monkeypatch.setattr(rounds, "EnteredJob", Entered)
     monkeypatch.setattr(rounds, "opened", lambda request: nullcontext((None, None, None)))
     contenders = Contenders()
-    for definition in with_shards([HNSW], [4], ["fdw", "client"]):
+    for definition in with_servers([HNSW], every_shards([4], ["fdw", "client"])):
         for clients in (1, 2):
             job = Job(definition, [[50]], "tiny", K, Procedure(1, load=Load(clients, seconds=1)))
             contenders._enter(JobRequest(job), lambda event: None)
@@ -480,14 +477,14 @@ def test_what_a_search_finds_for_one_engine_is_not_taken_by_another(monkeypatch)
 def test_an_engine_of_clients_needs_linux_before_anything_is_loaded(monkeypatch, engine):
     monkeypatch.setattr("sys.platform", "darwin")
     with pytest.raises(PostgresError, match=f"the shard engine '{engine}' needs Linux: use"):
-        PGVectorExact("euclidean").set_shards(2, engine, 0, 1 if engine == "routed" else None)
+        PGVectorExact("euclidean").set_servers("shards", count=2, engine=engine)
 
 
 def test_what_shards_cannot_have_is_refused(shards):
     algorithm = PGVectorExact("euclidean")
     with pytest.raises(PostgresError, match="no shard engine 'x': use fdw, fdw-naive, client, citus, routed"):
-        algorithm.set_shards(2, "x")
-    algorithm.set_shards(2, "client")
+        algorithm.set_servers("shards", count=2, engine="x")
+    algorithm.set_servers("shards", count=2, engine="client")
     with pytest.raises(PostgresError, match="a table that is written to has no shards"):
         algorithm.open_writable(TRAIN, 10)
     algorithm.set_payload("text")
@@ -509,7 +506,7 @@ def test_a_shard_has_a_folder_of_its_own_and_others_servers_are_none(monkeypatch
 @pytest.mark.parametrize("engine", ["fdw", "client"])
 def test_a_point_says_on_how_many_shards_it_was_measured(shards, workspace, engine):
     load = {"load": Load(2, seconds=0.3), "warmup": Warmup("queries", 10)}
-    definition = replace(HNSW, shards=Shards(COUNT, engine))
+    definition = replace(HNSW, servers=Shards(COUNT, engine))
     job = Job(definition, [[50]], "tiny", K, Procedure(1, **load), Execution(show_progress=False))
     events: list = []
     carry_out(JobRequest(job), events.append)
@@ -525,18 +522,20 @@ def test_a_point_says_on_how_many_shards_it_was_measured(shards, workspace, engi
 
 def test_shards_and_engines_are_contenders_with_names_of_their_own():
     assert tuple(PLUGIN_ENGINES) == ALL_ENGINES
-    assert with_shards([HNSW], [0], ["fdw"]) == [HNSW]
-    fdw, client = with_shards([HNSW], [4], ["fdw", "client"])
-    every = with_shards([HNSW], [0, 2, 4], ["fdw", "client"])
+    assert with_servers([HNSW], every_shards([0], ["fdw"])) == [HNSW]
+    fdw, client = with_servers([HNSW], every_shards([4], ["fdw", "client"]))
+    every = with_servers([HNSW], every_shards([0, 2, 4], ["fdw", "client"]))
     assert [one.family.removeprefix("hnsw") for one in every] == [
         *("", "-shards2-fdw", "-shards2-client", "-shards4-fdw", "-shards4-client")
     ]
-    routed = with_shards([HNSW], [0, 2, 4], ["client", ROUTED], [1, 4])
+    routed = with_servers([HNSW], every_shards([0, 2, 4], ["client", ROUTED], [1, 4]))
     assert [one.family.removeprefix("hnsw") for one in routed] == [
         *("", "-shards2-client", "-shards2-routed1"),
         *("-shards4-client", "-shards4-routed1", "-shards4-routed4"),
     ]
-    assert {one.shards.most for one in every if one.shards} == {4}  # of all, a server has the same memory
+    assert {one.servers.most for one in every if one.servers != ONE_SERVER} == {
+        4
+    }  # of all, a server has the same memory
     assert [fdw.family, client.family] == ["hnsw-shards4-fdw", "hnsw-shards4-client"]
     assert fdw.plain == HNSW
     for definition, label in ((fdw, "hnsw-shards4-fdw"), (routed[-1], "hnsw-shards4-routed4")):
@@ -559,31 +558,31 @@ def requested(*words, local=("--local",)):
 
 
 def test_options():
-    assert requested_shards(requested()) == [0]
+    assert requested_servers(requested()) == [ONE_SERVER]
     args = requested("--shards", "4", "--shard-engine", "client,fdw,client")
-    assert requested_shards(args) == [4] and requested_engines(args) == ["client", "fdw"]
-    assert requested_shards(requested("--shards", "none,1,4,1")) == [0, 1, 4]
-    with pytest.raises(UserError, match="says what asks the shards: add --shards"):
-        requested("--shards", "none", "--shard-engine", "fdw")
+    assert requested_servers(args) == [Shards(4, "client"), Shards(4, "fdw")]
+    assert requested_servers(requested("--shards", "none,1,1")) == [ONE_SERVER, Shards(1, "fdw")]
     routed = ("--shard-engine", "routed", "--shard-probes")
-    assert requested_probes(requested("--shards", "2,4", *routed, "1,4")) == [1, 4]
-    assert requested_probes(requested("--shards", "2", *routed[:2])) == [1]
-    assert requested_engines(requested("--shards", "2")) == ["fdw"]
-    four = ("--shards", "4")
+    probed = requested_servers(requested("--shards", "2,4", *routed, "1,4"))
+    assert [(one.count, one.probes) for one in probed] == [(2, 1), (4, 1), (4, 4)]
+    assert requested_servers(requested("--shards", "2", *routed[:2])) == [Shards(2, ROUTED, probes=1)]
+    four, filters = ("--shards", "4"), ("--filter", "uniform:0.1")
+    assert requested_servers(requested(*four, *filters, "--post-filter", "3")) == [Shards(4, "fdw")]
     for words, message in (
         (("--shard-engine", "fdw"), "says what asks the shards: add --shards"),
+        (("--shards", "none", "--shard-engine", "fdw"), "says what asks the shards: add --shards"),
         (("--shard-probes", "2"), "says how many shards a query asks: add --shards"),
         ((*four, "--shard-probes", "2"), "--shard-probes is of the engine routed: add --shard-engine routed"),
         ((*four, *routed, "2,5"), "--shard-probes 5: a query cannot ask more than 4 shards"),
         (("--shards", "2,8", *routed, "4"), "--shard-probes 4: a query cannot ask as many of 2 shards"),
-        ((*four, "--workload", "inserts"), "--shards cannot be had with --workload"),
-        ((*four, "--filter", "uniform:0.1"), "--shards cannot be had with --filter"),
-        ((*four, "--payload", "text"), "--shards cannot be had with --payload"),
+        ((*four, "--workload", "inserts"), "--shards cannot be had with --workload: a table"),
+        ((*four, *filters), "--shards cannot be had with --filter: rows are dealt"),
+        ((*four, "--payload", "text"), "--shards cannot be had with --payload: answers"),
         ((*four, "--clients", "2", "--scheduler", "tcp://127.0.0.1:1"), "with --scheduler"),
     ):
         with pytest.raises(UserError, match=message):
             requested(*words)
-    with pytest.raises(UserError, match="--shards runs servers of this machine itself: add --local"):
+    with pytest.raises(UserError, match="--shards starts servers or programs on this machine: add --local"):
         requested(*four, local=())
 
 
@@ -602,5 +601,5 @@ def test_options_that_mean_nothing(words, message, capsys):
 
 
 def test_a_plugin_without_servers_is_refused():
-    with pytest.raises(UserError, match="^object has no servers that could be shards: leave --shards out$"):
-        Plugin(object()).set_shards(2, "fdw")
+    with pytest.raises(UserError, match="^object has one server, or none: leave --shards out$"):
+        Plugin(object()).set_servers("shards", {"count": 2, "engine": "fdw"})

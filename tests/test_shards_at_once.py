@@ -12,7 +12,7 @@ import pytest
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.algorithms.postgres.shards import at_once, table
+from ann_benchmarks.algorithms.postgres.topology import at_once, sharded
 
 from .programs import ROOT, until
 from .test_shard_hosts import hosts, shard_servers
@@ -26,7 +26,7 @@ __all__ = ["hosts", "shard_servers"]
 @pytest.fixture
 def two_hosts(hosts, monkeypatch):
     """The two servers, as if each were on a host of its own; their indexes are built anew."""
-    monkeypatch.setattr(table, "by_host", lambda shards: [[shard] for shard in shards])
+    monkeypatch.setattr(sharded, "hosts_with_shards", lambda shards: [[shard] for shard in shards])
     return hosts
 
 
@@ -59,7 +59,7 @@ def children():
 def test_hosts_are_loaded_and_built_at_the_same_time(two_hosts, tmp_path, capfd):
     phases = []
     algorithm = meeting(tmp_path, 33)
-    algorithm.set_shards(COUNT, "client")
+    algorithm.set_servers("shards", count=COUNT, engine="client")
     algorithm.set_phase_listener(phases.append)
     before = children()
     with fitted(None, algorithm, 100) as built:
@@ -172,7 +172,7 @@ def test_servers_of_one_machine_are_one_host(hosts, shard_servers):
             return self.parameters
 
     def numbers(*shards):
-        return [[shard.number for shard in own] for own in at_once.by_host(shards)]
+        return [[shard.number for shard in own] for own in at_once.hosts_with_shards(shards)]
 
     assert numbers(OneShard(1), OneShard(2)) == [[1, 2]]
     assert numbers(OneShard(1, host="/run/a"), OneShard(2, host="/run/b")) == [[1, 2]]
@@ -185,12 +185,13 @@ def test_servers_of_one_machine_are_one_host(hosts, shard_servers):
 def test_forks_end_with_their_parent():
     program = (
         "import time\n"
+        "from contextlib import nullcontext\n"
         "from types import SimpleNamespace\n"
-        "from ann_benchmarks.algorithms.postgres.shards.at_once import make_at_once\n"
+        "from ann_benchmarks.algorithms.postgres.topology.at_once import make_at_once\n"
         "def wait(shard):\n"
         "    print('begun', flush=True)\n"
         "    time.sleep(600)\n"
-        "hosts = [[SimpleNamespace(number=number, count=3)] for number in (1, 2, 3)]\n"
+        "hosts = [[SimpleNamespace(number=number, title='', naming=nullcontext)] for number in (1, 2, 3)]\n"
         "make_at_once(hosts, wait, print)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True)

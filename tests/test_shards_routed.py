@@ -8,10 +8,9 @@ import pytest
 from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
 from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.algorithms.postgres.shards import cells as shard_cells
-from ann_benchmarks.algorithms.postgres.shards import rows as rows_of_shards
-from ann_benchmarks.algorithms.postgres.shards.rows import CellRows
-from ann_benchmarks.definitions.shards import Shards
+from ann_benchmarks.algorithms.postgres.topology import dealing
+from ann_benchmarks.algorithms.postgres.topology.dealing import CellRows
+from ann_benchmarks.definitions.servers import Shards
 from ann_benchmarks.jobs.events import PointDone
 from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
 from ann_benchmarks.load.request import Load
@@ -42,7 +41,7 @@ class Fitted:
 
     def __init__(self, probes, metric="euclidean", train=TRAIN, count=COUNT, engine="routed"):
         self.algorithm, self.phases = PGVectorExact(metric), []
-        self.algorithm.set_shards(count, engine, 0, probes)
+        self.algorithm.set_servers("shards", count=count, engine=engine, probes=probes)
         self.algorithm.set_phase_listener(self.phases.append)
         self.train = train
 
@@ -131,14 +130,14 @@ def test_a_second_run_finds_the_tables_beside_those_of_other_engines(shards, mon
         first.algorithm.done()
         with Fitted(None, engine="client") as by_id:
             assert not {*by_id.names} & {*names}
-        patched.setattr(shard_cells, "find_cells", None)  # is not called
+        patched.setattr(dealing, "find_cells", None)  # is not called
         with Fitted(1) as again:
             assert again.names == names and not {"cells", "load"} & {*again.phases}
-            assert again.algorithm.get_additional()["shard_cells_time"] > 0
+            assert again.algorithm.get_additional()["dealing_time"] > 0
         with Fitted(None, engine="client") as by_id:
             assert "load" not in by_id.phases
     with shards[1].connect() as connection:
-        connection.execute("DROP TABLE ann_benchmarks.shard_cells")
+        connection.execute("DROP TABLE ann_benchmarks.dealing")
     with Fitted(2) as anew:  # the same rows have the same cells
         assert anew.names == names and "cells" in anew.phases and "load" not in anew.phases
     changed = TRAIN.copy()
@@ -151,13 +150,13 @@ def test_cells_that_are_damaged_are_not_used(shards):
     with Fitted(2):
         pass
     with shards[1].connect() as connection:
-        connection.execute("UPDATE ann_benchmarks.shard_cells SET content = substr(content, 9)")
+        connection.execute("UPDATE ann_benchmarks.dealing SET content = substr(content, 9)")
         with (
-            pytest.raises(PostgresError, match="shard_cells of shard 1 is damaged: drop that table"),
+            pytest.raises(PostgresError, match="dealing of shard 1 is damaged: drop that table"),
             Fitted(2),
         ):
             pass
-        connection.execute("DROP TABLE ann_benchmarks.shard_cells")
+        connection.execute("DROP TABLE ann_benchmarks.dealing")
 
 
 def test_an_interrupted_load_goes_on_with_the_same_cells(shards, monkeypatch):
@@ -172,7 +171,7 @@ def test_an_interrupted_load_goes_on_with_the_same_cells(shards, monkeypatch):
     begun.algorithm.set_phase_listener(interrupt)
     with pytest.raises(KeyboardInterrupt), begun:
         pass
-    monkeypatch.setattr(shard_cells, "find_cells", None)  # is not called
+    monkeypatch.setattr(dealing, "find_cells", None)  # is not called
     with Fitted(2, train=train) as again:
         assert again.phases.count("load") == 2
         assert sorted(chain(*again.ids())) == list(range(len(train)))
@@ -191,7 +190,7 @@ def test_a_shard_without_rows_is_refused(shards, monkeypatch):
         Fitted(1, train=np.ones((50, DIMENSION), np.float32)),
     ):
         pass
-    monkeypatch.setattr(shard_cells, "spread", lambda rows, cells: np.arange(len(rows)).astype(np.uint8) % 3)
+    monkeypatch.setattr(dealing, "spread", lambda rows, cells: np.arange(len(rows)).astype(np.uint8) % 3)
     with (
         pytest.raises(PostgresError, match="^shard 4 of 4 would have no rows: use fewer shards"),
         Fitted(1, train=TRAIN + 1),
@@ -219,7 +218,7 @@ def test_a_shard_that_dies_is_named_when_it_is_asked(shards):
 
 
 def test_rows_of_a_cell_are_read_by_range(monkeypatch):
-    monkeypatch.setattr(rows_of_shards, "_PART", 64)
+    monkeypatch.setattr(dealing, "_PART", 64)
     places = np.random.default_rng(1).integers(3, size=len(TRAIN)).astype(np.uint8)
     places[128:300] = 0  # parts in which the shard has no row
     own = np.flatnonzero(places == 1)
@@ -239,13 +238,13 @@ def test_rows_of_a_cell_are_read_by_range(monkeypatch):
         assert (rows.id_of(numbers) == own[part]).all()
     assert rows.where(40) == f"row {own[40]} (from 0)"
     other = CellRows(TRAIN, 2, places, 3, "mark")
-    by_id = rows_of_shards.ShardRows(TRAIN, 1, 3, "mark")
+    by_id = dealing.ShardRows(TRAIN, 1, 3, "mark")
     assert len({rows.fingerprint(), other.fingerprint(), by_id.fingerprint()}) == 3
 
 
 def test_a_point_says_how_many_shards_a_query_asks(shards, workspace):
     load = {"load": Load(2, seconds=0.3), "warmup": Warmup("queries", 10)}
-    definition = replace(HNSW, shards=Shards(COUNT, "routed", probes=2))
+    definition = replace(HNSW, servers=Shards(COUNT, "routed", probes=2))
     job = Job(definition, [[50]], "tiny", K, Procedure(1, **load), Execution(show_progress=False))
     events: list = []
     carry_out(JobRequest(job), events.append)

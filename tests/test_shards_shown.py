@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.definitions.selection import with_shards
+from ann_benchmarks.definitions.selection import with_servers
+from ann_benchmarks.definitions.servers import ONE_SERVER, every_shards
 from ann_benchmarks.experiments.findings import StepPoint, selected
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.plotting.lines import looks_of
@@ -157,14 +158,14 @@ def test_a_finding_of_one_server_is_not_looked_for_on_several():
     hnsw = Definition("hnsw", "C", "m", "t", [{"M": 16}], [[50]], False)
     points = [
         StepPoint("shards", Job(one, [[50]], "tiny", 10), [50], make_run("hnsw"))
-        for one in with_shards([hnsw], [0, 2, 4], ["fdw", "client", "routed"], [1, 2])
+        for one in with_servers([hnsw], every_shards([0, 2, 4], ["fdw", "client", "routed"], [1, 2]))
     ]
-    assert [point.job.definition.shards for point in selected({"algorithm": "hnsw"}, points)] == [None]
+    assert [point.job.definition.servers for point in selected({"algorithm": "hnsw"}, points)] == [ONE_SERVER]
     on_four = selected({"algorithm": "hnsw", "shards": 4, "engine": "client"}, points)
-    assert [str(point.job.definition.shards) for point in on_four] == ["shards4-client"]
+    assert [str(point.job.definition.servers) for point in on_four] == ["shards4-client"]
     assert len(selected({"shards": [0, 2, 4], "engine": ["", "fdw", "client"]}, points)) == 5
     near = selected({"shards": [2, 4], "engine": "routed", "probes": 2}, points)
-    assert [str(point.job.definition.shards) for point in near] == ["shards2-routed2", "shards4-routed2"]
+    assert [str(point.job.definition.servers) for point in near] == ["shards2-routed2", "shards4-routed2"]
 
 
 def test_shards_that_miss_the_recall_have_a_table_and_no_picture(tmp_path):

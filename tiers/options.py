@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition, plugin_class
+from ann_benchmarks.definitions.servers import largest
 from ann_benchmarks.jobs.procedure import Conditions
 from ann_benchmarks.run.simulation import Simulation
 
@@ -12,7 +13,7 @@ from .groups import MEMORY, find_place
 from .limits import choose_groups
 from .locked_memory import require_rights
 from .machine import require_linux
-from .parse import Servers, parse_tiers
+from .parse import parse_tiers
 from .sweep import ANY_NAME, ContainerSweep, Sweep
 from .tier import CONTAINER, CONTROL_GROUP, HUGE_PAGES, SimulatedServer, TieredServer
 
@@ -66,7 +67,8 @@ def requested_simulation(args: argparse.Namespace, definitions: Sequence[Definit
     server = find_server(definitions, args.restart_command)
     if not args.local:
         return ContainerSweep(args.tiers, server)
-    return Sweep(args.tiers, choose_method(args.tier_method or "auto"), server, Servers.needed(definitions))
+    servers = largest(each.servers for each in definitions)
+    return Sweep(args.tiers, choose_method(args.tier_method or "auto"), server, servers)
 
 
 def choose_method(method: str) -> str:

@@ -5,8 +5,7 @@ stands between commas, a part between plus signs.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -15,7 +14,7 @@ import psutil
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.host import memory_bytes, usable_cores
 from ann_benchmarks.common.numbers import GB, MB, counted, size_text
-from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.definitions.servers import ONE_SERVER, Servers
 
 from .machine import system_reserve
 from .tier import HUGE_PAGES, Disk, Tier
@@ -147,53 +146,6 @@ def mini_ladder(rows: int, dimension: int, memory: int) -> list[MemorySizes]:
     return [*fitting, (min(last_buffers, memory // 4 // _STEP * _STEP), None)]
 
 
-@dataclass(frozen=True)
-class Servers:
-    """The first server, which has the number 0, and those beside it, from 1 on.
-
-    These are `shards`, which hold the rows in its place, or `replicas`, which hold them as it does.
-    """
-
-    shards: int = 0
-    replicas: int = 0
-
-    @classmethod
-    def needed(cls, definitions: Iterable[Definition]) -> "Servers":
-        """Return the most that one of these definitions has."""
-        every = list(definitions)
-        return cls(
-            max((each.shards.count for each in every if each.shards), default=0),
-            max((each.replicas.count for each in every if each.replicas), default=0),
-        )
-
-    @property
-    def total(self) -> int:
-        """How many there are."""
-        return 1 + self.shards + self.replicas
-
-    @property
-    def with_rows(self) -> range:
-        """The numbers of those that hold rows; with shards, the first holds none."""
-        return range(1, self.total) if self.shards else range(self.total)
-
-    @property
-    def queried(self) -> int:
-        """How many answer queries with rows that they hold."""
-        return self.shards or self.replicas or 1
-
-    @property
-    def holders(self) -> str:
-        """Name those that hold rows; "" for one server."""
-        if self.replicas:
-            return f"a primary and {counted(self.replicas, 'replica')}"
-        return counted(self.shards, "shard") if self.shards else ""
-
-    @property
-    def everyone(self) -> str:
-        """Name all of them; "" for one server."""
-        return self.holders + " and what asks them" * bool(self.shards)
-
-
 def check_capacity(tiers: Sequence[Tier], method: str | None = None, servers: Servers | None = None) -> None:
     """Raise UserError that names all tiers which this machine, or container, cannot hold now.
 
@@ -201,18 +153,18 @@ def check_capacity(tiers: Sequence[Tier], method: str | None = None, servers: Se
     one that asks shards. None: there is one server.
     """
     available, cpus, reserve = available_memory(), usable_cores(), system_reserve()
-    servers = servers or Servers()
+    servers = servers or ONE_SERVER
     with_rows = len(servers.with_rows)
     for_rows, for_all = (f" for {text}" if text else "" for text in (servers.holders, servers.everyone))
     rows: list[tuple[str, Callable[[Tier], bool], str]] = [  # what is there, too much, and instead
         (
             f"{available / GB:.1f} GB of memory available{for_rows}",
             lambda tier: with_rows * max(tier.ram or 0, tier.shared_buffers or 0) > available,
-            ", or use mini" if servers.total == 1 else "",
+            ", or use mini" if len(servers.numbers) == 1 else "",
         ),
         (
             f"{counted(cpus, 'CPU')}{for_all}",
-            lambda tier: servers.total * (tier.cpus or 0) > cpus,
+            lambda tier: len(servers.numbers) * (tier.cpus or 0) > cpus,
             "",
         ),
         (

@@ -13,6 +13,7 @@ from ann_benchmarks.common.host import memory_bytes
 from ann_benchmarks.common.numbers import MB, counted, size_text
 from ann_benchmarks.common.text import say, warn
 from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.definitions.servers import ONE_SERVER, Servers
 from ann_benchmarks.jobs.events import Event, PointDone, PointFailed, WorkloadDone
 from ann_benchmarks.jobs.job import Job, JobRequest
 from ann_benchmarks.measure.rounds import Enter
@@ -25,7 +26,7 @@ from ann_benchmarks.run.worker import NoWorker, Worker
 from .groups import MEMORY, Keeper, OwnGroup, find_place, keep_limit
 from .holding import Holding, choose_limits
 from .machine import block_device, device_name, drop_caches
-from .parse import Servers, available_memory, check_capacity, parse_tiers
+from .parse import available_memory, check_capacity, parse_tiers
 from .tier import CONTAINER, HUGE_PAGES, Disk, SimulatedServer, Tier, TieredServer, plugin_errors
 
 ANY_NAME = "ann-benchmarks-tier"  # of groups that are not made
@@ -82,13 +83,13 @@ class Sweep:
     def __init__(self, tiers: str, method: str, server: TieredServer, servers: Servers | None = None) -> None:
         """Take --tiers, how memory is held, the server that is given the tiers, and any beside it."""
         self._text, self._method, self._server = tiers, method, server
-        self._servers = servers or Servers()
+        self._servers = servers or ONE_SERVER
         self._holding: Holding | None = None
 
     def conditions(self, rows: int, dimension: int) -> Sequence[SimulatedServer]:
         """Return the tiers, largest memory first; UserError for those that cannot be had here."""
         tiers = parse_tiers(self._text, rows, dimension)
-        if self._servers.total > 1 and self._method == HUGE_PAGES:
+        if len(self._servers.numbers) > 1 and self._method == HUGE_PAGES:
             raise UserError(
                 "huge pages hold back memory of the whole machine, and each server is to have its own: use"
                 " --tier-method cgroup"
@@ -129,7 +130,7 @@ class Sweep:
         return SweepConsole(jobs, lambda: self._holding.trouble if self._holding else None)
 
     def _other_folders(self) -> Sequence[Path]:
-        return self._server.other_folders(self._servers.shards, self._servers.replicas)
+        return self._server.other_folders(self._servers.kind, len(self._servers.numbers) - 1)
 
     def _give_back(self) -> None:
         with plugin_errors():
@@ -172,7 +173,7 @@ class TierWorker(ProcessWorker):
         super().send(request)
 
     def _under_conditions(self, request: JobRequest) -> JobRequest:
-        servers = Servers.needed([request.job.definition])
+        servers = request.job.definition.servers
         server = replace(self._server, memory=self._memory_of(servers.with_rows), queried=servers.queried)
         return replace(request, conditions=server)
 

@@ -243,8 +243,8 @@ class TieredServer(Protocol):
     def data_folder(self) -> Path | None:
         """Return the folder of its data, None where it is on another machine, or not ours to know."""
 
-    def other_folders(self, shards: int, replicas: int) -> Sequence[Path]:
-        """Return the folders of the data of servers beside it: of shards like it, and of its replicas.
+    def other_folders(self, kind: str, count: int) -> Sequence[Path]:
+        """Return the folders of the data of `count` servers beside it, shards or replicas.
 
         RuntimeError where there can be none.
         """

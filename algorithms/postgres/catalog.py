@@ -234,6 +234,14 @@ def lock_soon(connection: psycopg.Connection[Any], name: str) -> bool:
     return is_locked
 
 
+def held(guard: psycopg.Connection[Any], name: str, problem: str) -> psycopg.Connection[Any]:
+    """Lock a name until the connection is closed, and return that; PostgresError where another run has it."""
+    if not lock_soon(guard, name):
+        guard.close()
+        raise PostgresError(problem)
+    return guard
+
+
 def exists(connection: psycopg.Connection[Any], name: str) -> bool:
     """Whether there is a relation of this name, with its schema."""
     row = connection.execute("SELECT to_regclass(%s) IS NOT NULL", [name]).fetchone()

@@ -13,7 +13,6 @@ from .environment import (
     variable,
 )
 from .errors import PostgresError
-from .pooling.configuration import most_clients
 from .servers import chosen_programs
 from .servers.external import ExternalServer
 from .servers.hosts import shard_hosts
@@ -24,12 +23,12 @@ _FILES_A_CLIENT = 3  # while it starts: both ends of a socket, and its book
 _OTHER_FILES = 32
 
 
-def most_connections(are_shared: bool = False) -> int | None:
+def most_connections(taken: int | None = None) -> int | None:
     """Return how many clients can be connected at the same time, None where that is not known yet.
 
-    Where a pooler has them share the server's connections, these are no limit, and its own is.
+    `taken` is how many a pooler takes, whose clients share the server's connections.
     """
-    limits = (most_clients() if are_shared else _taken_by_server(), _files_allow())
+    limits = (taken or _taken_by_server(), _files_allow())
     known = [limit for limit in limits if limit is not None]
     return min(known, default=None)
 

@@ -1,7 +1,7 @@
 """Errors that the user can mend, each on one line."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 import psycopg
 
@@ -28,23 +28,9 @@ def refusal(doing: str, error: psycopg.Error) -> PostgresError:
     return PostgresError(f"{doing}: {message}")
 
 
-def naming_shard(number: int, count: int) -> AbstractContextManager[None]:
-    """Have errors begin with the shard, from 1 on."""
-    return _naming(f"shard {number} of {count}")
-
-
-def naming_coordinator() -> AbstractContextManager[None]:
-    """Have errors begin with the coordinator."""
-    return _naming("the coordinator")
-
-
-def naming_replica(number: int, count: int) -> AbstractContextManager[None]:
-    """Have errors begin with the replica, from 1 on."""
-    return _naming(f"replica {number} of {count}")
-
-
 @contextmanager
-def _naming(server: str) -> Iterator[None]:
+def naming(server: str) -> Iterator[None]:
+    """Have errors begin with the one of several servers that they are of."""
     try:
         yield
     except FolderInUseError:

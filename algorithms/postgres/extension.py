@@ -1,6 +1,6 @@
 """The extension that a plug-in measures: present, created, and as new as its library."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -9,12 +9,12 @@ from typing import Any
 import psycopg
 
 from .catalog import SCHEMA
-from .citus import drop_abandoned, drop_unless_loaded
 from .environment import OTHER_FOLDER, server_kind
 from .errors import PostgresError, refusal
 from .servers import Server, current_server
 from .servers.libpq import give_settings
 
+LEFTOVERS = f"{SCHEMA}_citus"  # the schema of what a run makes with another extension, and drops
 NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 _REMEDIES = {
     "embedded": "`python install.py --local --algorithm {algorithm}` downloads it, "
@@ -34,6 +34,8 @@ class RequiredExtension:
     library: str  # that the server has to load when it starts, "" for none
     builds_on: tuple[str, ...]  # other extensions, whose plug-ins have their names
     algorithm: str  # the plug-in's folder
+    # Called where the server has the schema LEFTOVERS, perhaps of a run that was killed.
+    drop_leftovers: Callable[[Server, psycopg.Connection[Any]], None] = lambda server, connection: None
 
     @property
     def all_names(self) -> tuple[str, ...]:
@@ -52,7 +54,8 @@ class RequiredExtension:
             # Before the library is required: without it, the server would not start.
             for name, algorithm in ((self.name, self.algorithm), *((one, one) for one in self.builds_on)):
                 check_available(connection, name, algorithm, server.is_ours)
-            (drop_unless_loaded if server.is_ours else drop_abandoned)(server, connection)
+            if connection.execute("SELECT to_regnamespace(%s)", [LEFTOVERS]).fetchone() != (None,):
+                self.drop_leftovers(server, connection)
             libraries = libraries_to_preload(connection) if server.is_ours else []
         for name in dict.fromkeys([*filter(None, [self.library]), *libraries]):
             server.preload(name)

@@ -13,6 +13,7 @@ from .caches import Warmth, cache_room, fitting_relations, is_short, take_over
 from .catalog import LoadedTable, relation_bytes
 from .chunks import load_table
 from .columns import KINDS, Column, attribute_kinds
+from .connections import most_connections
 from .environment import contender_settings, given_settings, ram_bytes
 from .errors import PostgresError
 from .extension import RequiredExtension
@@ -29,7 +30,7 @@ from .settings import FILTERED_SESSION, QUERY_SESSION, SESSION, apply_settings, 
 from .statement import QueryStatement, load_libraries
 from .table_indexes import BuildOptions, TableIndexes
 from .tables import check_encoding, fingerprint
-from .watching import ServerWatch, SeveralWatch
+from .watching import ServerWatch
 from .whereabouts import facts_of
 from .writing import WritableTable, drop_leftovers
 
@@ -142,6 +143,15 @@ class IndexedTable:
         )
 
     @property
+    def current(self) -> "IndexedTable":
+        """The table that a plug-in sees: where several servers have one each, that which is being made."""
+        return self
+
+    def most_clients(self) -> int | None:
+        """Return how many clients can be connected at the same time, None where that is not known yet."""
+        return most_connections()
+
+    @property
     def session_settings(self) -> Mapping[str, str]:
         """What the user has set for the sessions."""
         return self._session_settings
@@ -215,7 +225,7 @@ class IndexedTable:
     def check_sessions(self, sessions: Sequence[SessionFacts]) -> None:
         """Raise PostgresError where those of clients differ in their settings: on one server, none does."""
 
-    def watch(self, flush: Callable[[], None]) -> ServerWatch | SeveralWatch:
+    def watch(self, flush: Callable[[], None]) -> Any:
         """Return what observes the server in runs; `flush` has sessions flush their statistics after one."""
         table, index = self.names()
         assert table is not None
@@ -289,13 +299,8 @@ class IndexedTable:
 
     def _reserve(self, table: str) -> None:
         """Hold the table for this run, until the connection closes: two would park each other's index."""
-        guard = self.server.connect()
-        if not catalog.lock_soon(guard, table):
-            guard.close()
-            raise PostgresError(
-                f"another run measures on {table} of this server: wait for it, and leave --parallelism at 1"
-            )
-        self._guard = guard
+        problem = f"another run measures on {table} of this server: wait for it, and leave --parallelism at 1"
+        self._guard = catalog.held(self.server.connect(), table, problem)
 
     def _load(self, connection: psycopg.Connection[Any], X: Any, mark: str, name: str) -> LoadedTable:
         if found := catalog.find_table(connection, name):

@@ -14,7 +14,7 @@ import psycopg
 from .building import Index, IndexHooks, SearchRange
 from .chunks import LoadOptions
 from .columns import KINDS, Column, SmallLabelsKind, column_of, is_sparse
-from .connections import check_parking, most_connections
+from .connections import check_parking
 from .errors import PostgresError
 from .extension import RequiredExtension
 from .filtering.conditions import labels_column
@@ -22,16 +22,13 @@ from .filtering.division import DivisionMaker
 from .filtering.indexes import AttributeIndexes
 from .fitting import IndexedTable
 from .payload import checked_payload
-from .pooled_table import PooledTable, pooler_facts
 from .prewarming import warm_index
 from .querying import QueriedTable
 from .releases import InstallableExtension
-from .replicas.table import ReplicatedTable
 from .servers import Server
-from .shards.table import ShardedTable
 from .table_indexes import BuildOptions
 from .tiering import tiered_server
-from .watching import PostgresStatistics, ServerWatch, SeveralWatch
+from .watching import PostgresStatistics
 from .whereabouts import known_facts
 from .writing import WritableTable
 
@@ -64,7 +61,6 @@ class PostgresANN(InstallableExtension, QueriedTable):
         super().__init__(IndexedTable(self.required_extension(), metric, self._hooks))
         self._build_options = BuildOptions()
         self._statistics: PostgresStatistics | None = None
-        self._shares_connections = False  # clients share those of a pooler to the server
 
     # What a subclass describes
 
@@ -140,32 +136,32 @@ class PostgresANN(InstallableExtension, QueriedTable):
     @property
     def server(self) -> Server:
         """The server, from fit on."""
-        return self._indexed.server
+        return self._indexed.current.server
 
     @property
     def connection(self) -> psycopg.Connection[Any]:
         """The connection that the index is built or warmed over."""
-        return self._indexed.connection
+        return self._indexed.current.connection
 
     @property
     def versions(self) -> dict[str, str]:
         """Versions of the server and of the extensions that the index depends on."""
-        return self._indexed.versions
+        return self._indexed.current.versions
 
     @property
     def column(self) -> Column:
         """The column of the table, from fit on."""
-        return self._indexed.column
+        return self._indexed.current.column
 
     @property
     def training_set(self) -> Any:
         """The rows that the index is built from, (rows, dimension), read by range; None after the build."""
-        return self._indexed.training_set
+        return self._indexed.current.training_set
 
     @property
     def table_name(self) -> str | None:
         """The name of the table, with its schema; None before it is there."""
-        return self._indexed.names()[0]
+        return self._indexed.current.names()[0]
 
     @property
     def has_found_index(self) -> bool:
@@ -175,7 +171,7 @@ class PostgresANN(InstallableExtension, QueriedTable):
     @property
     def index_name(self) -> str | None:
         """The name of the index, with its schema; None before it is there, or without one."""
-        return self._indexed.names()[1]
+        return self._indexed.current.names()[1]
 
     # What the framework calls
 
@@ -191,7 +187,7 @@ class PostgresANN(InstallableExtension, QueriedTable):
 
     def most_clients(self) -> int | None:
         """Return how many connections the server takes, or this machine's files allow; None: not known."""
-        return most_connections(self._shares_connections)
+        return self._indexed.most_clients()
 
     def set_row_attributes(self, attributes: Any) -> None:
         """Load these beside the vectors; from now on, a query has a vector and a filter."""
@@ -205,29 +201,11 @@ class PostgresANN(InstallableExtension, QueriedTable):
         """Have queries return this beside the ids: text or vector."""
         self._build_options = replace(self._build_options, payload=checked_payload(payload))
 
-    def set_shards(self, count: int, engine: str, most: int = 0, probes: int | None = None) -> None:
-        """Have this many servers hold a part of the rows each, and the engine ask all of them.
+    def set_servers(self, kind: str, **arguments: Any) -> None:
+        """Have servers of a kind answer queries, as docs/plugins.md describes: shards, replicas or pooler."""
+        from .topology import make_table  # a query to one server takes nothing of it
 
-        Each has the memory of one of `most`, the largest number of servers that are compared. The engine
-        routed asks the nearest `probes` servers; None: all.
-        """
-        of_plugin = self.required_extension(), self.metric, self._hooks
-        self._indexed = ShardedTable(*of_plugin, count, engine, most, probes)
-
-    def set_pooler(self, pooler: str, size: int | None = None) -> None:
-        """Have queries go through a pooler, such as pgbouncer:transaction, with this many server connections.
-
-        None: one for each core.
-        """
-        table = PooledTable(self.required_extension(), self.metric, self._hooks, pooler, size)
-        self._indexed, self._shares_connections = table, table.shares_connections
-
-    def set_replicas(self, count: int, most: int = 0) -> None:
-        """Have this many standbys answer the clients' queries, from now on; 0: the primary does.
-
-        Each has the memory of one of `most`, the largest number of those that are compared.
-        """
-        self._indexed = ReplicatedTable(self.required_extension(), self.metric, self._hooks, count, most)
+        self._indexed = make_table(kind, self.required_extension(), self.metric, self._hooks, arguments)
 
     def set_load_options(self, threads: int | None = None, chunk_rows: int | None = None) -> None:
         """Load over `threads` connections, `chunk_rows` in a transaction; None: as in the environment."""
@@ -259,14 +237,14 @@ class PostgresANN(InstallableExtension, QueriedTable):
             raise PostgresError("a table that is written to has no attributes: leave --filter out")
         return self._indexed.make_writable(X, rows, column, has_key, autovacuum, options)
 
-    def watch_server(self) -> ServerWatch | SeveralWatch:
+    def watch_server(self) -> Any:
         """Return what observes the server, or all servers, during a run."""
         return self._indexed.watch(self.flush_statistics)
 
     def open_monitor(self) -> PostgresStatistics:
         """Return what samples the server's statistics, once it is started."""
         self._statistics = PostgresStatistics(
-            lambda: getattr(self._indexed, "server", None), self._indexed.names
+            lambda: getattr(self._indexed.current, "server", None), lambda: self._indexed.current.names()
         )
         return self._statistics
 
@@ -305,7 +283,8 @@ class PostgresANN(InstallableExtension, QueriedTable):
     @classmethod
     def required_extension(cls) -> RequiredExtension:
         """Return what the server needs for this plug-in, which has the name of its folder."""
-        return RequiredExtension(cls.extension, cls.library, cls.builds_on, cls.__module__.split(".")[-2])
+        folder = cls.__module__.split(".")[-2]
+        return RequiredExtension(cls.extension, cls.library, cls.builds_on, folder, _drop_leftovers)
 
     @classmethod
     def server_environment(cls) -> dict[str, Any]:
@@ -313,15 +292,12 @@ class PostgresANN(InstallableExtension, QueriedTable):
         return {**known_facts(cls.required_extension().all_names), "version_names": cls._version_names()}
 
     @classmethod
-    def shards_environment(cls, count: int) -> dict[str, Any]:
-        """Return the same of where results of this number of shards would be measured."""
-        known = known_facts(cls.required_extension().all_names, count)
-        return {**known, "version_names": cls._version_names()}
+    def servers_environment(cls, kind: str, **arguments: Any) -> dict[str, Any]:
+        """Return the same of where results of servers of a kind would be measured."""
+        from .topology import servers_facts
 
-    @classmethod
-    def pooler_environment(cls) -> dict[str, Any]:
-        """Return what is known of the pooler that queries would go through."""
-        return pooler_facts()
+        known = servers_facts(kind, cls.required_extension().all_names, arguments)
+        return {**known, "version_names": cls._version_names()}
 
     @classmethod
     def _version_names(cls) -> str:
@@ -341,3 +317,9 @@ class PostgresANN(InstallableExtension, QueriedTable):
             return server.versions()
         finally:
             server.stop()
+
+
+def _drop_leftovers(server: Server, connection: psycopg.Connection[Any]) -> None:
+    from .topology import drop_leftovers
+
+    drop_leftovers(server, connection)

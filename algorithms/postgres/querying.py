@@ -19,9 +19,7 @@ from .environment import use_settings
 from .errors import PostgresError
 from .filtering.plans import explained
 from .fitting import IndexedTable
-from .opening import open_session
-from .session import QuerySession, SessionFacts
-from .shards.table import ShardedTable
+from .session import QuerySession, SessionFacts, open_session
 from .statement import QueryStatement
 
 
@@ -30,7 +28,7 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
 
     def __init__(self, indexed: IndexedTable) -> None:
         """Take the table, which is not there before fit; nothing is connected yet."""
-        self._indexed: IndexedTable | ShardedTable = indexed
+        self._indexed = indexed
         self._contender_settings: Mapping[str, str] = {}
         self._query_settings: Mapping[str, str] = {}
         self._rerank: int | None = None

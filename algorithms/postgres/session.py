@@ -238,3 +238,9 @@ class QuerySession(PreparedSession):
             f" AND name NOT IN ({_OF_THE_PLACE}) ORDER BY name"
         ).fetchall()
         return SessionFacts(os.getpid(), self.backend, dict(rows), self.plan_text)
+
+
+def open_session(statement: QueryStatement) -> QuerySession:
+    """Open what sends a statement: one session, or what the statement has in its place."""
+    session: QuerySession = (statement.session_class() or QuerySession)(statement)
+    return session

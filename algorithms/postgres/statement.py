@@ -50,6 +50,10 @@ class QueryStatement:
         """The format of each parameter: binary."""
         return (1,) * (1 + (len(self.conditions.conditions) if self.conditions else 0))
 
+    def session_class(self) -> type[Any] | None:
+        """Return the class of its sessions where they are no QuerySession."""
+        return None
+
     def of_clients(self, clients: int) -> Sequence["QueryStatement"]:
         """Return what each client sends: all the same."""
         return [self] * clients

@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import psycopg
 from . import altered_settings, machine
 from .environment import PREFIX, given_settings, server_kind
 from .errors import PostgresError
-from .servers import current_server, replica_server, shard_server
+from .servers import Server, current_server, replica_server, shard_server
 from .servers.external import ExternalServer
 from .servers.hosts import VARIABLE as SHARD_HOSTS
 from .servers.libpq import backend_of
@@ -50,17 +50,15 @@ class LocalTieredServer:
         """Return the folder that holds all it keeps."""
         return current_server().data_folder
 
-    def other_folders(self, shards: int, replicas: int) -> Sequence[Path]:
+    def other_folders(self, kind: str, count: int) -> Sequence[Path]:
         """Return the folders of the servers beside it, which are ours; PostgresError where they are not."""
-        folders = []
-        for number in range(1, shards + 1):
-            server = shard_server(number)
-            if not server.is_ours or server.data_folder is None:
-                raise PostgresError(
-                    f"tiers simulate servers of our own: unset {SHARD_HOSTS}, or leave --tiers out"
-                )
-            folders.append(server.data_folder)
-        return folders + [replica_server(number).data_folder for number in range(1, replicas + 1)]
+        found: Callable[[int], Server] = shard_server if kind == "shards" else replica_server
+        folders = [folder for number in range(count) if (folder := found(number + 1).data_folder)]
+        if len(folders) < count:
+            raise PostgresError(
+                f"tiers simulate servers of our own: unset {SHARD_HOSTS}, or leave --tiers out"
+            )
+        return folders
 
     def environment(self, tier: Any, groups: Sequence[Path] = ()) -> Mapping[str, str]:
         """Return the variables of a process whose server is to have what a tier has.
@@ -125,14 +123,13 @@ class ExternalTieredServer(LocalTieredServer):
             except psycopg.errors.InsufficientPrivilege:
                 return None
 
-    def other_folders(self, shards: int, replicas: int) -> Sequence[Path]:
+    def other_folders(self, kind: str, count: int) -> Sequence[Path]:
         """Return none; PostgresError where there are to be others, which no command could restart."""
-        for count, name in ((shards, "shards"), (replicas, "replicas")):
-            if count:
-                raise PostgresError(
-                    f"tiers of {name} are of servers of our own: unset the variables that name yours, or"
-                    f" leave --tiers or --{name} out"
-                )
+        if count:
+            raise PostgresError(
+                f"tiers of {kind} are of servers of our own: unset the variables that name yours, or leave"
+                f" --tiers or --{kind} out"
+            )
         return ()
 
     def environment(self, tier: Any, groups: Sequence[Path] = ()) -> Mapping[str, str]:

@@ -13,7 +13,6 @@ from .environment import given_settings, server_kind
 from .servers import Server, chosen_build, chosen_programs
 from .servers.binaries import built_version
 from .servers.external import ExternalServer
-from .servers.hosts import hosts_of
 from .servers.installation import extension_version
 from .servers.libpq import overridden_settings
 
@@ -37,37 +36,26 @@ def facts_of(server: Server, connection: psycopg.Connection[Any]) -> dict[str, A
     ).fetchall()
     return {
         "server": "external",
-        "server_address": _address(connection),
+        "server_address": address_text(connection),
         "given_settings": _given(),
         "server_settings": json.dumps(dict(rows)),
         "overridden_settings": json.dumps(overridden_settings(connection)),
     }
 
 
-def known_facts(extensions: Sequence[str], shards: int = 0) -> dict[str, Any]:
+def known_facts(extensions: Sequence[str]) -> dict[str, Any]:
     """Return what would be stored of the server, and its versions, without starting one of ours.
 
-    It is the current one, or that of the first of several shards. PostgresError where there is none.
+    PostgresError where there is none.
     """
-    if hosts := hosts_of(shards) if shards else []:
-        return {**_of_external(hosts[0], extensions), **address_of(hosts)}
     programs = chosen_programs()
     if programs is None:
-        return _of_external(ExternalServer(), extensions)
+        return external_facts(ExternalServer(), extensions)
     found = {"postgres": built_version(programs.parent)}
     for name in extensions:
         if version := extension_version(programs, name):
             found[name] = version
     return {**_of_ours(), **{f"{name}_version": version for name, version in found.items()}}
-
-
-def address_of(hosts: Sequence[Server]) -> dict[str, str]:
-    """Return what is stored of where several servers are."""
-    found = []
-    for host in hosts:
-        with host.connect() as connection:
-            found.append(_address(connection))
-    return {"server_address": ",".join(found)}
 
 
 def offered_versions(connection: psycopg.Connection[Any], extensions: Sequence[str]) -> dict[str, str]:
@@ -81,12 +69,14 @@ def offered_versions(connection: psycopg.Connection[Any], extensions: Sequence[s
     return dict(offered)
 
 
-def _address(connection: psycopg.Connection[Any]) -> str:
+def address_text(connection: psycopg.Connection[Any]) -> str:
+    """Write where a server is."""
     info = connection.info
     return f"{info.host or 'its socket'}:{info.port}"
 
 
-def _of_external(server: Server, extensions: Sequence[str]) -> dict[str, Any]:
+def external_facts(server: Server, extensions: Sequence[str]) -> dict[str, Any]:
+    """Return the same of somebody else's server."""
     server.start({})
     with server.connect() as connection:
         versions = offered_versions(connection, extensions)

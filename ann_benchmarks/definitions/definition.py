@@ -14,9 +14,7 @@ from ann_benchmarks.data.datasets.registry import aliases
 from ann_benchmarks.plugin import Plugin, PluginClass
 
 from .configs import ANY_METRIC, Config
-from .poolers import Pooler
-from .replicas import Replicas
-from .shards import Shards
+from .servers import ONE_SERVER, Servers
 
 DEFINITIONS_FOLDER = Path(__file__).parents[2] / "algorithms"
 
@@ -35,9 +33,7 @@ class Definition:
     version: str = ""  # the tag that the user named; its results make a curve of their own
     settings: Mapping[str, str] = field(default_factory=dict)  # that the user gives its server
     varied: tuple[str, ...] = ()  # names of settings with several values: a curve for each
-    shards: Shards | None = None  # None: all rows are on one server
-    pooler: Pooler | None = None  # None: clients are connected to the server
-    replicas: Replicas | None = None  # None: that server has none, and is compared with none that has
+    servers: Servers = ONE_SERVER  # what answers its queries
 
     @property
     def variant(self) -> str:
@@ -47,14 +43,13 @@ class Definition:
 
     @property
     def plain(self) -> "Definition":
-        """The same without settings, shards, pooler and replicas."""
-        return replace(self, settings={}, varied=(), shards=None, pooler=None, replicas=None)
+        """The same on one server, without settings."""
+        return replace(self, settings={}, varied=(), servers=ONE_SERVER)
 
     @property
     def family(self) -> str:
-        """The algorithm with its version, servers, pooler and variant."""
-        servers = [str(one) for one in (self.shards, self.pooler, self.replicas) if one is not None]
-        parts = [self.algorithm, self.version, *servers, self.variant.replace(" ", "-")]
+        """The algorithm with its version, servers and variant."""
+        parts = [self.algorithm, self.version, str(self.servers), self.variant.replace(" ", "-")]
         return "-".join(filter(None, parts))
 
     def __str__(self) -> str:

@@ -14,9 +14,7 @@ from ann_benchmarks.common.names import LONGEST_NAME, too_long
 
 from .configs import ANY_METRIC, BrokenConfig, Config
 from .definition import Data, Definition, get_definitions, supported_data
-from .poolers import Pooler
-from .replicas import Replicas
-from .shards import every_shards
+from .servers import Servers
 from .tags import split_tag, tagged
 
 Named = tuple[
@@ -166,27 +164,9 @@ def _plain(value: str) -> str:
     return _SWITCHES.get(value, value)
 
 
-def with_shards(
-    definitions: Sequence[Definition],
-    counts: Sequence[int],
-    engines: Sequence[str],
-    probes: Sequence[int] = (1,),
-) -> list[Definition]:
-    """Return each definition on each number of shards, with each engine; 0: on one server, as it is."""
-    every = every_shards(counts, engines, probes)
-    return [replace(one, shards=shards) for one in definitions for shards in every]
-
-
-def with_poolers(definitions: Sequence[Definition], poolers: Sequence[Pooler | None]) -> list[Definition]:
-    """Return each definition through each pooler; None: through none, as it is."""
-    return [replace(one, pooler=pooler) for one in definitions for pooler in poolers]
-
-
-def with_replicas(definitions: Sequence[Definition], counts: Sequence[int]) -> list[Definition]:
-    """Return each definition with each number of replicas; where all are 0, as it is."""
-    most = max(counts)
-    every = [Replicas(count, most) if most else None for count in counts]
-    return [replace(one, replicas=replicas) for one in definitions for replicas in every]
+def with_servers(definitions: Sequence[Definition], servers: Sequence[Servers]) -> list[Definition]:
+    """Return each definition on each of the servers."""
+    return [replace(one, servers=each) for one in definitions for each in servers]
 
 
 def _refuse_one_name(definitions: Sequence[Definition]) -> None:

@@ -10,9 +10,7 @@ from typing import Any
 
 from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.common.text import fits_classes
-from ann_benchmarks.definitions.poolers import Pooler
-from ann_benchmarks.definitions.replicas import Replicas
-from ann_benchmarks.definitions.shards import Shards
+from ann_benchmarks.definitions.servers import Pooled, Replicas, Shards
 
 # Groups of fields, in the order in which a label has them.
 NAME = ("algorithm", "servers", "settings", "strategy")
@@ -124,7 +122,7 @@ _ROWS = (
     Field("shard_probes", int, "servers", None, "", "{} of them", "Shards asked", "probes", "shard_probes",
           changes_answers=True),
     # Such as pgbouncer:transaction.
-    Field("pooler", str, "servers", "", lambda series: str(Pooler(series.pooler, series.pool_size)),
+    Field("pooler", str, "servers", "", lambda series: str(Pooled(series.pooler, series.pool_size)),
           "through {}", "Pooler", evidence="pooler_version"),
     # Where it was requested.
     Field("pool_size", int, "servers", None, "", "with {} connections", "Connections of the pooler", "pool",

@@ -38,19 +38,12 @@ class Job:
         """The series that the points belong to."""
         definition = self.definition
         own = self.procedure.series | {"environment": self.environment, "settings": definition.variant}
-        if (shards := definition.shards) is not None:
-            own |= {"shards": shards.count, "shard_engine": shards.engine, "shard_probes": shards.probes}
-        if definition.pooler is not None:
-            own |= {"pooler": definition.pooler.name, "pool_size": definition.pooler.size}
-        if definition.replicas is not None and definition.replicas.count:
-            own |= {"replicas": definition.replicas.count}
-        return Series(definition.algorithm, definition.version, **own)
+        return Series(definition.algorithm, definition.version, **own, **definition.servers.fields)
 
     @property
     def finds_all(self) -> bool:
         """Whether an exact search of its algorithm gives the true answers: nothing else leaves rows out."""
-        shards = self.definition.shards
-        return (shards is None or shards.are_all_asked) and self.procedure.post_filter is None
+        return self.definition.servers.searches_all_rows and self.procedure.post_filter is None
 
     @property
     def facts_of_servers(self) -> dict[str, Any]:
@@ -58,10 +51,12 @@ class Job:
 
         That is the largest number of those that are compared. A tier with shared_buffers divides nothing.
         """
-        several, tier = self.definition.shards or self.definition.replicas, self.procedure.conditions
-        if several is None or not several.count or (tier and "tier_shared_buffers" in tier.facts):
-            return {}
-        return {MEMORY_DIVIDED: max(several.count, several.most)}
+        shares, tier = self.definition.servers.memory_shares, self.procedure.conditions
+        return (
+            {MEMORY_DIVIDED: shares}
+            if shares and "tier_shared_buffers" not in (tier.facts if tier else {})
+            else {}
+        )
 
     def path(self, query_arguments: list[Any]) -> Path:
         """Where the result of one of its points lies."""

@@ -41,12 +41,7 @@ def opened(request: JobRequest) -> Iterator[tuple[Plugin, Dataset, Phases]]:
     monitor: Phases = NoMonitor()
     try:
         plugin.use_settings(job.definition.settings)
-        if (shards := job.definition.shards) is not None:
-            plugin.set_shards(shards.count, shards.engine, shards.most, shards.probes)
-        if (pooler := job.definition.pooler) is not None:
-            plugin.set_pooler(pooler.name, pooler.size)
-        if (replicas := job.definition.replicas) is not None:
-            plugin.set_replicas(replicas.count, replicas.most)
+        plugin.set_servers(job.definition.servers.kind, job.definition.servers.arguments)
         _check_arguments(job, plugin)
         plugin.check_clients(job.execution.clients)
         dataset, _ = get_dataset(job.dataset)

@@ -10,15 +10,7 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 
-from .plugin_class import (
-    check_filters,
-    check_payload,
-    check_pooler,
-    check_replicas,
-    check_shards,
-    needed,
-    optional,
-)
+from .plugin_class import check_filters, check_payload, check_servers, needed, optional
 from .protocols import (
     Clients,
     NoWatch,
@@ -271,20 +263,11 @@ class Plugin:
         elif settings:
             raise UserError(f"{self.class_name} has no server's settings: leave --setting out")
 
-    def set_shards(self, count: int, engine: str, most: int = 0, probes: int | None = None) -> None:
-        """Have this many servers hold parts of the rows; UserError where a plug-in runs none."""
-        check_shards(self.algorithm, self.class_name)
-        self._optional("set_shards")(count, engine, most, *([] if probes is None else [probes]))
-
-    def set_pooler(self, name: str, size: int | None = None) -> None:
-        """Have queries go through a pooler; UserError where a plug-in has no server for one."""
-        check_pooler(self.algorithm, self.class_name)
-        self._optional("set_pooler")(name, size)
-
-    def set_replicas(self, count: int, most: int = 0) -> None:
-        """Have clients query this many copies of the server; UserError where a plug-in runs none."""
-        check_replicas(self.algorithm, self.class_name)
-        self._optional("set_replicas")(count, most)
+    def set_servers(self, kind: str, arguments: Mapping[str, Any]) -> None:
+        """Have these servers answer queries; "": one alone. UserError where a plug-in has no others."""
+        check_servers(self.algorithm, self.class_name, kind)
+        if kind:
+            self._optional("set_servers")(kind, **arguments)
 
     def rest(self) -> None:
         """Let other contenders work between two turns; without the method, it stays as it is."""

@@ -3,7 +3,9 @@
 docs/plugins.md lists the names for those who write a plug-in; a test compares the two.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
@@ -27,13 +29,13 @@ METHODS = (
     ),
     *("watch_server", "open_monitor", "cool", "recover", "rest", "resume", "open_writable"),
     *("learns_from_rows", "installed_versions", "server_environment", "use_version", "install_version"),
-    *("simulated_server", "check_turns", "use_settings", "set_shards", "shards_environment", "set_pooler"),
-    *("pooler_environment", "set_replicas"),
+    *("simulated_server", "check_turns", "use_settings", "set_servers", "servers_environment"),
     *("install_local", "local_target", "local_state"),
 )
 # Class attributes.
 ATTRIBUTES = ("streams_training_set", "clients_by", "has_found_index", "instead_of_installing")
 _OPTIONAL = METHODS + ATTRIBUTES
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def optional(plugin: Any, name: str, default: Any = None) -> Any:
@@ -71,22 +73,10 @@ def check_payload(plugin: Any, name: str) -> None:
         raise Unavailable(f"{name} returns ids alone: leave --payload out")
 
 
-def check_shards(plugin: Any, name: str) -> None:
-    """Raise UserError where a plug-in, or its class, has no servers that hold parts of the rows."""
-    if optional(plugin, "set_shards") is None:
-        raise Unavailable(f"{name} has no servers that could be shards: leave --shards out")
-
-
-def check_pooler(plugin: Any, name: str) -> None:
-    """Raise UserError where a plug-in, or its class, has no server that a pooler could be in front of."""
-    if optional(plugin, "set_pooler") is None:
-        raise Unavailable(f"{name} has no server that a pooler could be in front of: leave --pooler out")
-
-
-def check_replicas(plugin: Any, name: str) -> None:
-    """Raise UserError where a plug-in, or its class, has no server that others could follow."""
-    if optional(plugin, "set_replicas") is None:
-        raise Unavailable(f"{name} has no server that could have replicas: leave --replicas out")
+def check_servers(plugin: Any, name: str, kind: str) -> None:
+    """Raise UserError where a plug-in, or its class, has no servers of a kind but the one; "": that one."""
+    if kind and optional(plugin, "set_servers") is None:
+        raise Unavailable(f"{name} has one server, or none: leave --{kind} out")
 
 
 class PluginClass:
@@ -100,15 +90,14 @@ class PluginClass:
         """Return the versions of what it uses, tried out; without the method, none are known."""
         return dict(optional(self.constructor, "installed_versions", dict)())
 
-    def server_environment(self, shards: int = 0, has_pooler: bool = False) -> dict[str, Any]:
-        """Return what is stored of the server that would be measured, or of the shards, without a start.
+    def server_environment(self, kind: str = "", arguments: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
+        """Return what is stored of the servers that would be measured, without a start.
 
-        With a pooler in front of it, what is stored of that, too.
+        A plug-in without servers_environment is taken to have one server in any case.
         """
-        if shards and (of_shards := optional(self.constructor, "shards_environment")):
-            return dict(of_shards(shards))
-        of_pooler = optional(self.constructor, "pooler_environment", dict)() if has_pooler else {}
-        return {**optional(self.constructor, "server_environment", dict)(), **of_pooler}
+        if kind and (report := optional(self.constructor, "servers_environment")):
+            return dict(report(kind, **arguments))
+        return dict(optional(self.constructor, "server_environment", dict)())
 
     def use_version(self, version: str) -> None:
         """Use a version of what it measures that is installed here; UserError where there is one only."""
@@ -133,20 +122,10 @@ class PluginClass:
         if isinstance(self.constructor, type):
             check_payload(self.constructor, self.constructor.__name__)
 
-    def check_shards(self) -> None:
-        """Raise UserError where there are no servers; what a function constructs is not known yet."""
+    def check_servers(self, kind: str) -> None:
+        """Raise UserError where there are no such servers; what a function constructs is not known yet."""
         if isinstance(self.constructor, type):
-            check_shards(self.constructor, self.constructor.__name__)
-
-    def check_pooler(self) -> None:
-        """Raise UserError where there is no server; what a function constructs is not known yet."""
-        if isinstance(self.constructor, type):
-            check_pooler(self.constructor, self.constructor.__name__)
-
-    def check_replicas(self) -> None:
-        """Raise UserError where there is no server; what a function constructs is not known yet."""
-        if isinstance(self.constructor, type):
-            check_replicas(self.constructor, self.constructor.__name__)
+            check_servers(self.constructor, self.constructor.__name__, kind)
 
     @property
     def can_be_installed(self) -> bool:

@@ -32,9 +32,7 @@ from .load_options import (
     requested_payload,
     requested_rounds,
 )
-from .pooler_options import add_pooler_options, check_pooler_options
-from .replica_options import add_replica_options, check_replica_options
-from .shard_options import add_shard_options, check_shard_options
+from .server_options import add_server_options, check_server_options
 from .workload_options import add_workload_options, check_workload_options
 
 
@@ -124,9 +122,7 @@ def make_parser(program: str = "run.py") -> argparse.ArgumentParser:
     add_container_options(parser)
     add_load_options(parser)
     add_filter_options(parser)
-    add_shard_options(parser)
-    add_pooler_options(parser)
-    add_replica_options(parser)
+    add_server_options(parser)
     add_rounds_options(parser)
     add_workload_options(parser)
     # What an experiment says of itself, and no command line.
@@ -173,9 +169,7 @@ def check_options(args: argparse.Namespace, is_simulated: bool) -> None:
         raise UserError("--batch uses all cores for one definition; leave --parallelism at 1")
     check_filter_options(args)
     check_payload_options(args)
-    check_shard_options(args)
-    check_pooler_options(args, is_simulated)
-    check_replica_options(args)
+    check_server_options(args)
     check_rounds_options(args)
     check_workload_options(args)
     if args.workload is None:  # which takes some of those for clients, and says which

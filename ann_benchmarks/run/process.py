@@ -204,8 +204,8 @@ def _answer(
             if version is not None:
                 plugin.use_version(version)
         if isinstance(request, LocationRequest):
-            shards, pooler = request.definition.shards, request.definition.pooler
-            known = plugin.server_environment(shards.count if shards else 0, pooler is not None)
+            servers = request.definition.servers
+            known = plugin.server_environment(servers.kind, servers.arguments)
             return Located({**host_facts(), **known})
         if isinstance(request, JobRequest):
             carry_out(request, pipe.send)
@@ -218,12 +218,7 @@ def _answer(
                 plugin.check_filters()
             if request.has_payload:
                 plugin.check_payload()
-            if request.definition.shards is not None:
-                plugin.check_shards()
-            if request.definition.pooler is not None:
-                plugin.check_pooler()
-            if request.definition.replicas is not None:
-                plugin.check_replicas()
+            plugin.check_servers(request.definition.servers.kind)
     except BaseException as error:  # a plug-in may raise what ends programs
         if signal.getsignal(signal.SIGTERM) == _do_nothing:
             raise Stopped from None  # whatever a library has made of it

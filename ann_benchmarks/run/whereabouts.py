@@ -32,7 +32,7 @@ class Locator:
         """Return the facts, with those of the job's tier."""
         definition = job.definition
         plugin = (definition.module, definition.constructor, definition.docker_tag, definition.version)
-        key = (*plugin, definition.shards.count if definition.shards else 0, definition.pooler is None)
+        key = (*plugin, definition.servers)
         if key not in self._known:
             answer = self._locate(definition)
             if isinstance(answer, Failure) and not answer.is_unavailable:

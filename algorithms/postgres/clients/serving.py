@@ -13,8 +13,7 @@ from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..opening import open_session
-from ..session import QuerySession
+from ..session import QuerySession, open_session
 from ..statement import QueryStatement
 from .member import MemberError, MemberProcess, become_members
 from .parameters import read_parameters

@@ -1,9 +1,8 @@
 """What the server did during a run: its CPU and disk, its caches, and what its sessions waited for."""
 
 from .counters import flush_statement
-from .several import SeveralWatch
 from .statistics import PostgresStatistics
 from .waits import CLIENT_APPLICATION
 from .watch import ServerWatch
 
-__all__ = ["CLIENT_APPLICATION", "PostgresStatistics", "ServerWatch", "SeveralWatch", "flush_statement"]
+__all__ = ["CLIENT_APPLICATION", "PostgresStatistics", "ServerWatch", "flush_statement"]

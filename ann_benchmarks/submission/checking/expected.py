@@ -12,9 +12,7 @@ from ann_benchmarks.common.yaml_file import YamlFile
 from ann_benchmarks.data.filters import canonical_filter
 from ann_benchmarks.definitions.configs import Config, read_configs
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Data, get_definitions
-from ann_benchmarks.definitions.poolers import Pooler
-from ann_benchmarks.definitions.replicas import Replicas
-from ann_benchmarks.definitions.shards import ENGINES, every_shards
+from ann_benchmarks.definitions.servers import ENGINES, Replicas, every_pooled, every_shards
 from ann_benchmarks.fields.series import Series
 
 from ..manifest import BundledDataset, Manifest
@@ -117,14 +115,10 @@ def _servers(run: Mapping[str, Any]) -> list[str]:
     counts = _numbers(run.get("shards")) or [0]
     engines = _words(run.get("shard-engine")) or [ENGINES[0]]
     shards = every_shards(counts, engines, _numbers(run.get("shard-probes")) or [1])
-    sizes: list[int | None] = [*_numbers(run.get("pool-size"))] or [None]
-    poolers = [
-        str(Pooler(name, size if Pooler(name).shares_connections else None)) if name != NONE else ""
-        for name in _words(run.get("pooler")) or [NONE]
-        for size in sizes
-    ]
+    names = [None if name == NONE else name for name in _words(run.get("pooler")) or [NONE]]
+    poolers = [str(one) for one in every_pooled(names, _numbers(run.get("pool-size")) or [None])]
     replicas = [str(Replicas(count)) for count in _numbers(run.get("replicas")) or [0]]
-    each = product([str(one or "") for one in shards], poolers, replicas)
+    each = product([str(one) for one in shards], poolers, replicas)
     return list(dict.fromkeys("-".join(filter(None, names)) for names in each))
 
 

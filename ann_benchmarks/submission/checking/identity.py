@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from ann_benchmarks.definitions.shards import ROUTED
+from ann_benchmarks.definitions.servers import ROUTED
 from ann_benchmarks.fields.rows import FIELDS
 from ann_benchmarks.results.file import LONGEST_NAME
 

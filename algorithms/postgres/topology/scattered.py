@@ -2,22 +2,78 @@
 
 import select
 import struct
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import psycopg
 from psycopg import pq
 
-from .errors import PostgresError, naming_shard
-from .means import AnswerMeans
-from .routing import Router
-from .session import QuerySession
-from .statement import QueryStatement
+from ...clustering.cells import Cells
+from ..columns import VectorColumn
+from ..errors import PostgresError, naming
+from ..means import AnswerMeans
+from ..session import QuerySession
+from ..statement import QueryStatement, changed
+from .engines import Engine, Neighbors
+
+if TYPE_CHECKING:
+    from .shard import Shard
 
 _DISTANCE = struct.Struct(">d")
 _NO_DISTANCE = _DISTANCE.pack(float("nan"))
 _FINE = pq.ExecStatus.TUPLES_OK
+
+
+@dataclass(frozen=True)
+class Router:
+    """Finds the `probes` shards nearest to a query; shard i has `rows[i]` rows, those of cell i."""
+
+    cells: Cells
+    probes: int
+    column: VectorColumn  # the type of the query
+    rows: tuple[int, ...]
+
+    def nearest(self, parameter: bytes | bytearray | memoryview) -> Sequence[int]:
+        """Return the places of the shards for a query, which is in binary."""
+        return self.cells.nearest(self.column.vector_of(parameter), self.probes)
+
+    def share(self, places: Sequence[int]) -> float:
+        """Return the share of all rows that some shards have."""
+        return sum(self.rows[place] for place in places) / sum(self.rows)
+
+
+class ClientEngine(Engine):
+    """Clients that ask the shards themselves: all of them, or those that the router finds."""
+
+    def __init__(self, name: str) -> None:
+        """Raise PostgresError where clients cannot wait for several connections, as they do by epoll."""
+        if sys.platform != "linux":
+            raise PostgresError(f"the shard engine '{name}' needs Linux: use --shard-engine fdw")
+        self.router: Router | None = None
+
+    def statement(
+        self, shards: Sequence["Shard"], each: Sequence[QueryStatement], wanted: Neighbors
+    ) -> QueryStatement:
+        """Return what clients send."""
+        scattered = [
+            changed(one, QueryStatement, sql=scattered_sql(shard.table_name, wanted))
+            for shard, one in zip(shards, each, strict=True)
+        ]
+        statement: QueryStatement = changed(
+            scattered[0], ScatteredStatement, shards=tuple(scattered), router=self.router
+        )
+        return statement
+
+
+def scattered_sql(table: str, wanted: Neighbors) -> str:
+    """Return the query for the nearest rows of one shard with their distances, by which they are merged."""
+    source, distance = table, wanted.distance
+    if wanted.rerank is not None:
+        nearest = f"SELECT id, embedding FROM {table} ORDER BY {wanted.form.comparison} LIMIT {wanted.rerank}"
+        source = f"({nearest}) AS candidates"
+    return f"SELECT id, {distance} AS distance FROM {source} ORDER BY {distance} LIMIT {wanted.count}"
 
 
 @dataclass(frozen=True)
@@ -26,6 +82,10 @@ class ScatteredStatement(QueryStatement):
 
     shards: tuple[QueryStatement, ...] = ()
     router: Router | None = None  # None: all shards are asked
+
+    def session_class(self) -> type[Any]:
+        """Return the class of its sessions."""
+        return ScatteredSession
 
 
 class ScatteredSession(QuerySession):
@@ -36,7 +96,7 @@ class ScatteredSession(QuerySession):
         self.sessions: list[QuerySession] = []
         try:
             for number, one in enumerate(statement.shards, 1):
-                with naming_shard(number, len(statement.shards)):
+                with naming(f"shard {number} of {len(statement.shards)}"):
                     self.sessions.append(QuerySession(one))
             connections = [session.libpq for session in self.sessions]
             self.libpq: Any = ScatteredConnections(connections, statement.count, statement.router)
@@ -52,9 +112,9 @@ class ScatteredSession(QuerySession):
 
     def check(self, result: Any) -> None:
         """Raise what a shard reports, if it is an error."""
-        number = self.libpq.failed
-        with naming_shard(number + 1, len(self.sessions)):
-            self.sessions[number].check(result)
+        place = self.libpq.failed
+        with naming(f"shard {place + 1} of {len(self.sessions)}"):
+            self.sessions[place].check(result)
 
     def ids(self, result: Any) -> list[int]:
         """Decode an answer, and count which share of the rows was searched for it where that is not all."""
@@ -114,13 +174,12 @@ class ScatteredConnections:
     ) -> None:
         """Take the connections; an answer has `count` rows at most. The router chooses for each query."""
         self.failed = 0  # the shard of the last error
-        self._connections, self._count = connections, count
+        self._connections, self._count, self._router = connections, count, router
         self._poller = select.epoll()
         self.socket = self._poller.fileno()
-        self._of_socket = {connection.socket: place for place, connection in enumerate(connections)}
-        for socket in self._of_socket:
+        self._places_by_socket = {connection.socket: place for place, connection in enumerate(connections)}
+        for socket in self._places_by_socket:
             self._poller.register(socket, select.EPOLLIN)
-        self._router = router
         self._places: Sequence[int] = range(len(connections))  # of the last query
         self._busy: set[int] = set()
         self._is_read = True
@@ -144,7 +203,7 @@ class ScatteredConnections:
     def consume_input(self) -> None:
         """Read what has come on any of the connections."""
         for socket, _ in self._poller.poll(0):
-            place = self._of_socket[socket]
+            place = self._places_by_socket[socket]
             connection = self._connections[place]
             try:
                 connection.consume_input()

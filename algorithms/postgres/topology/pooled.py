@@ -1,28 +1,34 @@
-"""A table whose queries go through a pooler: all else that IndexedTable does goes to the server itself."""
+"""A table whose queries go through a pooler: all else that IndexedTable does goes to the server itself.
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+session       a client has a server connection for itself, and sets its settings there
+transaction   clients share server connections, which have the settings from when they were opened
+transaction-local   the same, and each query sets its own by SET LOCAL, in a transaction
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from . import machine
-from .building import IndexHooks
-from .columns import Column
-from .environment import PREFIX
-from .errors import PostgresError
-from .extension import RequiredExtension
-from .fitting import IndexedTable
-from .pooling.backends import check_backends, flush_backends
-from .pooling.configuration import PoolSettings
-from .pooling.process import PgBouncer
-from .pooling.program import LOCAL, POOLERS, SESSION, find_program
-from .pooling.statement import PooledStatement
-from .pooling.watch import PooledWatch
-from .servers import chosen_programs
-from .servers.account import server_account
-from .settings import current_setting
-from .statement import QueryStatement, load_libraries, set_and_check
-from .table_indexes import BuildOptions
-from .writing import WritableTable
+import psutil
+
+from .. import machine
+from ..building import IndexHooks
+from ..columns import Column
+from ..connections import most_connections
+from ..environment import PREFIX
+from ..errors import PostgresError
+from ..extension import RequiredExtension
+from ..fitting import IndexedTable
+from ..servers import chosen_programs
+from ..servers.account import server_account
+from ..settings import current_setting
+from ..statement import QueryStatement, changed, load_libraries, set_and_check
+from ..table_indexes import BuildOptions
+from ..writing import WritableTable
+from .pgbouncer import LOCAL, POOLERS, SESSION, PgBouncer, PoolSettings, find_program, most_clients
+from .pooled_session import PooledStatement, check_backends, flush_backends
+from .watch import Facts, SeveralWatch
 
 _OTHER_CONNECTIONS = 20  # of those that watch, and those that PostgreSQL reserves
 _VALUES = "SELECT name, current_setting(name) FROM unnest(%s::text[]) AS name"
@@ -44,7 +50,7 @@ class PooledTable(IndexedTable):
         metric: str,
         hooks: IndexHooks,
         pooler: str,
-        size: int | None,
+        size: int | None = None,
     ) -> None:
         """Take what the plug-in describes, one of POOLERS, and the number of the pool's server connections.
 
@@ -59,16 +65,16 @@ class PooledTable(IndexedTable):
                 " another's: unset these, or leave --pooler out"
             )
         self._mode, self._size = POOLERS[pooler], size or machine.cores()
+        self._is_shared = self._mode != SESSION
         program = find_program(server_account())
         program.check(self._mode)
         self._version, self._pooler = program.version, PgBouncer(program)
         self._statement: PooledStatement | None = None  # the last one
         self._known: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})  # settings, as they are written
 
-    @property
-    def shares_connections(self) -> bool:
-        """Whether there may be more clients than the server takes connections."""
-        return self._mode != SESSION
+    def most_clients(self) -> int | None:
+        """Return how many clients can be connected: those that share connections are not limited by them."""
+        return most_connections(most_clients()) if self._is_shared else super().most_clients()
 
     def make(self, X: Any, column: Column, options: BuildOptions) -> None:
         """Load the vectors and build the index, unless both are there from an earlier run."""
@@ -83,31 +89,38 @@ class PooledTable(IndexedTable):
     def statement(self, q: Any, n: int, settings: Mapping[str, str], rerank: int | None) -> QueryStatement:
         """Return the query for the n nearest rows, through a pooler that runs with these settings."""
         plain = super().statement(q, n, settings, rerank)
-        expected = of_pool = self._expected(plain.settings)
-        if self._mode == LOCAL:
-            of_pool = {name: value for name, value in expected.items() if name not in settings}
-        self._pooler.use(self.server, PoolSettings(self._mode, self._size, of_pool))
-        fields = vars(plain) | {"parameters": self._pooler.parameters()}
-        self._statement = PooledStatement(**fields, mode=self._mode, expected=expected, own=dict(settings))
-        return self._statement
+        expected = self._expected(plain.settings)
+        local = dict(settings) if self._mode == LOCAL else None
+        kept = {name: value for name, value in expected.items() if name not in (local or ())}
+        self._pooler.use(self.server, PoolSettings(self._mode, self._size, kept))
+        more = {"is_shared": self._is_shared, "expected": expected, "local": local}
+        statement: PooledStatement = changed(
+            plain, PooledStatement, parameters=self._pooler.parameters(), **more
+        )
+        self._statement = statement
+        return statement
 
-    def watch(self, flush: Callable[[], None]) -> Any:
+    def watch(self, flush: Callable[[], None]) -> SeveralWatch:
         """Return what observes the server and the pooler in runs."""
 
         def flush_all() -> None:
             flush()
             self._flush_shared()
 
-        return PooledWatch(super().watch(flush_all), lambda: self._pooler.process)
+        def processes() -> list[int] | None:
+            process = self._pooler.process
+            return None if process is None else [process.pid]
+
+        server = super().watch(flush_all)
+        return SeveralWatch([server], observing=lambda: pooler_cpu(self._pooler), processes=processes)
 
     def facts(self) -> dict[str, Any]:
         """Return what is stored; PostgresError where a server connection of the pool has other settings."""
         facts = super().facts() | {"pooler_version": self._version}
-        if self._mode == SESSION:
-            return facts
-        facts["pooler_pool_size"] = self._size
-        if self._statement is not None and self._pooler.is_started:
-            facts["pooler_connections"] = check_backends(self._statement)
+        if self._is_shared:
+            facts["pooler_pool_size"] = self._size
+            if self._statement is not None and self._pooler.is_started:
+                facts["pooler_connections"] = check_backends(self._statement)
         return facts
 
     def cool(self) -> None:
@@ -137,7 +150,7 @@ class PooledTable(IndexedTable):
 
     def _check_size(self, most: int) -> None:
         """Raise PostgresError where the server has too few connections: the pool would be a smaller one."""
-        if self._mode != SESSION and self._size > most - _OTHER_CONNECTIONS:
+        if self._is_shared and self._size > most - _OTHER_CONNECTIONS:
             raise PostgresError(
                 f"a pool of {self._size} connections is too large: the server takes {most} (max_connections),"
                 f" and {_OTHER_CONNECTIONS} are for others: give a smaller --pool-size"
@@ -145,5 +158,33 @@ class PooledTable(IndexedTable):
 
     def _flush_shared(self) -> None:
         """Have the shared server connections flush their statistics: a client reaches one of them."""
-        if self._mode != SESSION and self._statement is not None and self._pooler.is_started:
+        if self._is_shared and self._statement is not None and self._pooler.is_started:
             flush_backends(self._statement.parameters)
+
+
+@contextmanager
+def pooler_cpu(pooler: PgBouncer) -> Iterator[Facts]:
+    """Observe what CPU the pooler takes within; give the facts of it, which is none of the server's."""
+    used, passed = 0.0, 0.0
+
+    def facts(queries: int) -> dict[str, float]:
+        if not (passed and queries):
+            return {}
+        # Its share is that of one core: it has one thread.
+        share = min(used / passed, 1.0)
+        return {"pooler_cpu_seconds_per_query": used / queries, "pooler_busy_share": share}
+
+    process, started = pooler.process, time.perf_counter()
+    before = _cpu_seconds(process)
+    yield facts
+    after, seconds = _cpu_seconds(process), time.perf_counter() - started
+    # Of one that has ended meanwhile, nothing is known, and of another one in its place neither.
+    if before is not None and after is not None and process == pooler.process:
+        used, passed = after - before, seconds
+
+
+def _cpu_seconds(process: psutil.Process | None) -> float | None:
+    with suppress(psutil.Error):
+        if process is not None:
+            return float(sum(process.cpu_times()[:2]))
+    return None

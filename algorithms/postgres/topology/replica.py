@@ -2,24 +2,21 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 import psycopg
 from tqdm import tqdm
 
-from .. import machine
 from ..caches import Warmth
-from ..environment import given_settings
-from ..errors import FolderInUseError, PostgresError
+from ..errors import FolderInUseError, PostgresError, naming
 from ..extension import RequiredExtension
 from ..servers import StandbyServer, replica_server
-from ..settings import MIB, megabytes
-from .position import replayed
+from .lag import replayed
+from .shard import shared_memory
 
 STALLED_SECONDS = 60.0  # in which a standby that has something to replay replays nothing
 _POLL_SECONDS = 0.02
-_LEAST_BUFFERS = 64 * MIB
 _OF_STANDBY = """
     SELECT pg_is_in_recovery(), system_identifier, timeline_id,
            greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn(), redo_lsn)::text
@@ -39,11 +36,15 @@ class Replica:
 
     def __init__(self, number: int, count: int, share: int) -> None:
         """Nothing is started yet. `share`: how many servers have the memory of one."""
-        self.number, self.count = number, count
+        self.number, self.title = number, f"replica {number} of {count}"
         self.seconds = 0.0  # until it had all that was written when it was first to have it
         self.backup_seconds = 0.0  # of these, what its base backup took
         self.warmth = Warmth()
         self._share = share
+
+    def naming(self) -> AbstractContextManager[None]:
+        """Have errors begin with it."""
+        return naming(self.title)
 
     def choose(self) -> None:
         """Take its server, of the current one, and see that it can be made."""
@@ -66,9 +67,9 @@ class Replica:
         except PostgresError as error:
             if self.server.backups != backups:
                 raise  # it was new
-            print(f"replica {self.number} of {self.count} is made again: {error}", flush=True)
+            print(f"{self.title} is made again: {error}", flush=True)
             with self._explaining():
-                self.server.remake(self._settings())
+                self.server.remake(shared_memory(self._share))
                 self._catch_up(extension, position)
         seconds = time.perf_counter() - began
         is_new = self.server.backups != backups
@@ -76,10 +77,7 @@ class Replica:
             self.seconds, self.backup_seconds = seconds, self.server.backup_seconds if is_new else 0.0
         if is_new:
             parts = f"{self.server.backup_seconds:.1f} s of them its base backup"
-            print(
-                f"replica {self.number} of {self.count} made in {seconds:.1f} s, {parts}",
-                flush=True,
-            )
+            print(f"{self.title} made in {seconds:.1f} s, {parts}", flush=True)
 
     def wait_for(self, position: int) -> None:
         """Wait until it has replayed the log up to a position; PostgresError where it no longer goes on."""
@@ -100,7 +98,7 @@ class Replica:
                     )
 
     def _catch_up(self, extension: RequiredExtension, position: int) -> None:
-        extension.start_server(self.server, self._settings())
+        extension.start_server(self.server, shared_memory(self._share))
         self._check()
         self.wait_for(position)
 
@@ -122,13 +120,6 @@ class Replica:
             if not holds:
                 raise PostgresError(problem)
 
-    def _settings(self) -> dict[str, str]:
-        """Return the settings of its server, with a share of the memory that one server would have."""
-        if "shared_buffers" in given_settings():
-            return {}
-        buffers = machine.memory_bytes() // 4 // self._share
-        return {"shared_buffers": megabytes(max(buffers, _LEAST_BUFFERS))}
-
     @contextmanager
     def _explaining(self) -> Iterator[None]:
         """Raise PostgresError with what its log says where it has ended."""
@@ -148,6 +139,6 @@ class Replica:
 
     def _bar(self) -> "tqdm[Any]":
         return tqdm(
-            desc=f"replica {self.number} of {self.count} catches up",
+            desc=f"{self.title} catches up",
             total=0, unit="B", unit_scale=True, disable=None, delay=1, leave=False,
         )  # fmt: skip

@@ -6,31 +6,30 @@ what an earlier run has made.
 """
 
 import io
+import multiprocessing
 import os
 import pickle
-import select
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Generator, Sequence
-from contextlib import closing, redirect_stderr, redirect_stdout, suppress
-from functools import partial
-from multiprocessing import Pipe
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from tqdm import tqdm
 
-from ..errors import PostgresError, naming_shard
+from ..errors import PostgresError
 from .shard import Shard
 
+_FORKS = multiprocessing.get_context("fork")
 _SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 _MOST_FORKS = 128  # each has some MB of memory of its own
 _LINE, _PHASE, _MADE, _FAILED = "line", "phase", "made", "failed"  # what a fork says of a shard
 
 
-def by_host(shards: Sequence[Shard]) -> list[list[Shard]]:
+def hosts_with_shards(shards: Sequence[Shard]) -> list[list[Shard]]:
     """Return the shards of each host; servers of our own and on Unix sockets are all on this one."""
     hosts: dict[str, list[Shard]] = {}
     for shard in shards:
@@ -51,12 +50,12 @@ def make_at_once(
     made: dict[int, bool] = {}
     errors: list[Exception] = []
     entered: set[str] = set()
-    count = sum(map(len, hosts))
-    bar = tqdm(total=count, desc="making shards", unit=" shard", disable=None, leave=False)
-    with closing(_said(hosts, make)) as all_said, bar:
-        for number, kind, value in all_said:
+    shards = {shard.number: shard for own in hosts for shard in own}
+    bar = tqdm(total=len(shards), desc="making shards", unit=" shard", disable=None, leave=False)
+    with closing(_messages(hosts, make)) as messages, bar:
+        for number, kind, value in messages:
             if kind == _LINE:
-                bar.write(f"shard {number} of {count}: {value}")
+                bar.write(f"{shards[number].title}: {value}")
             elif kind == _MADE:
                 made[number] = value
                 bar.update()
@@ -69,88 +68,85 @@ def make_at_once(
             sys.stdout.flush()
     if errors:
         raise errors[0]
-    for shards in hosts:
-        for shard in shards:
-            if shard.number not in made:
-                with naming_shard(shard.number, count):
-                    raise PostgresError("the process that made it was killed: give the same command again")
+    for number, shard in shards.items():
+        if number not in made:
+            raise PostgresError(
+                f"{shard.title}: the process that made it was killed: give the same command again"
+            )
     return made
 
 
-def _said(
+def _messages(
     hosts: Sequence[Sequence[Shard]], make: Callable[[Shard], bool]
 ) -> Generator[tuple[int, str, Any], None, None]:
     """Yield what forks say: the number of a shard, what kind of message it is, and its value."""
     waiting = list(hosts[::-1])
-    forks: dict[Connection, int] = {}
+    forks: dict[Connection, Any] = {}
     try:
         while waiting or forks:
             while waiting and len(forks) < _MOST_FORKS:
-                _fork(waiting.pop(), make, forks)
+                ours, theirs = _FORKS.Pipe(duplex=False)
+                with closing(theirs), _forking():
+                    fork = _FORKS.Process(target=_make, args=(waiting.pop(), make, theirs, [ours, *forks]))
+                    fork.start()
+                    forks[ours] = fork
             for pipe in wait(list(forks)):
                 assert isinstance(pipe, Connection)
                 try:
                     yield pipe.recv()
                 except (EOFError, OSError):  # the fork has ended
                     pipe.close()
-                    os.waitpid(forks[pipe], 0)
-                    del forks[pipe]
+                    forks.pop(pipe).join()
     finally:
         for pipe, fork in forks.items():
             pipe.close()
-            os.kill(fork, signal.SIGKILL)
-            os.waitpid(fork, 0)
+            fork.kill()
+            fork.join()
 
 
-def _fork(shards: Sequence[Shard], make: Callable[[Shard], bool], forks: dict[Connection, int]) -> None:
-    ours, theirs = Pipe(duplex=False)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # until it is among those that are ended
+@contextmanager
+def _forking() -> Iterator[None]:
+    """Block the signals that end this process until a fork is among those that are ended with it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         with warnings.catch_warnings():
             # Python warns of threads, whose locks nobody releases in a fork: those here hold none.
             warnings.simplefilter("ignore", DeprecationWarning)
-            process = os.fork()
-        if process == 0:
-            with suppress(BaseException):
-                for pipe in [ours, *forks]:
-                    pipe.close()  # else the others would not see that their parent has ended
-                _begin(theirs)
-                _make(shards, make, theirs)
-            os._exit(0)
-        forks[ours] = process
+            yield
     finally:
-        theirs.close()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _begin(pipe: Connection) -> None:
-    """Be a fork that ends with its parent: Ctrl-C is the parent's, which ends its forks."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _make(
+    shards: Sequence[Shard], make: Callable[[Shard], bool], pipe: Connection, others: Sequence[Connection]
+) -> None:
+    """Be a fork: make one shard after the other until one fails; what is printed meanwhile is said."""
+    for other in others:
+        other.close()  # else the other forks would not see that their parent has ended
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's, which ends its forks
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-    threading.Thread(target=_end_with, args=(pipe.fileno(),), daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with suppress(OSError):  # the parent has gone
+        for shard in shards:
+            lines = _Lines(shard.number, pipe)
+            shard.enter_phase = lines.say_phase
+            with redirect_stdout(lines), redirect_stderr(lines):
+                try:
+                    with shard.naming():
+                        message = _MADE, make(shard)
+                except Exception as error:
+                    pipe.send((shard.number, _FAILED, _sendable(error, shard)))
+                    return
+                pipe.send((shard.number, *message))
 
 
-def _end_with(pipe: int) -> None:
-    ended = select.poll()
-    ended.register(pipe, 0)  # which always reports that the other side is closed
-    ended.poll()
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
     os._exit(1)
-
-
-def _make(shards: Sequence[Shard], make: Callable[[Shard], bool], pipe: Connection) -> None:
-    """Make one shard after the other until one fails; what is printed meanwhile is said."""
-    for shard in shards:
-        lines = _Lines(shard.number, pipe)
-        shard.enter_phase = partial(_say_phase, pipe, shard.number)
-        with redirect_stdout(lines), redirect_stderr(lines):
-            try:
-                with naming_shard(shard.number, shard.count):
-                    pipe.send((shard.number, _MADE, make(shard)))
-            except Exception as error:
-                pipe.send((shard.number, _FAILED, _sendable(error, shard)))
-                return
 
 
 def _sendable(error: Exception, shard: Shard) -> Exception:
@@ -158,12 +154,8 @@ def _sendable(error: Exception, shard: Shard) -> Exception:
     try:
         pickle.loads(pickle.dumps(error))  # our own
     except Exception:
-        return RuntimeError(f"shard {shard.number} of {shard.count}: {type(error).__name__}: {error}")
+        return RuntimeError(f"{shard.title}: {type(error).__name__}: {error}")
     return error
-
-
-def _say_phase(pipe: Connection, number: int, phase: str) -> None:
-    pipe.send((number, _PHASE, phase))
 
 
 class _Lines(io.TextIOBase):
@@ -183,3 +175,7 @@ class _Lines(io.TextIOBase):
         for line in lines:
             self._pipe.send((self._number, _LINE, line))
         return len(text)
+
+    def say_phase(self, phase: str) -> None:
+        """Say that the shard enters a phase."""
+        self._pipe.send((self._number, _PHASE, phase))

@@ -1,39 +1,49 @@
 """Several servers observed while clients send queries: what they did for a query, together."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
-from .watch import ServerWatch
+from ..watching import ServerWatch
 
 _OF_SERVERS = "server_"  # begins the names of what is work of every server
 _CPU = "server_cpu_seconds_per_query"
+Facts = Callable[[int], Mapping[str, Any]]  # of a run with this number of queries
+Observing = Callable[[], AbstractContextManager[Facts]]
 
 
 class SeveralWatch:
-    """Observes servers that have the rows, and another one that works for them where there is one."""
+    """Observes servers that have the rows, and what works beside them: another server, or anything else."""
 
     def __init__(
-        self, servers: Sequence["AnyWatch"], other: ServerWatch | None, name: str, is_asked: bool
+        self,
+        servers: Sequence[ServerWatch],
+        other: tuple[str, ServerWatch] | None = None,
+        is_asked: bool = False,
+        observing: Observing = lambda: nullcontext(lambda queries: {}),
+        processes: Callable[[], list[int] | None] = list,
     ) -> None:
-        """Take what observes each of them, and the other's name; `is_asked`: clients query that one."""
-        self._servers, self._other, self._name, self._is_asked = servers, other, name, is_asked
+        """Take what observes each server, and the other's name; `is_asked`: clients query that one.
 
-    @property
-    def _all(self) -> list["AnyWatch"]:
-        return [*([self._other] if self._other else []), *self._servers]
+        `observing` goes around each run and gives further facts, `processes` returns the ids of further ones.
+        """
+        self._servers, self._other, self._is_asked = servers, other, is_asked
+        self._every = [*([other[1]] if other else []), *servers]
+        self._observing, self._processes = observing, processes
+        self._more: Facts = lambda queries: {}
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Watch what happens within."""
         with ExitStack() as stack:
-            for watch in self._all:
+            for watch in self._every:
                 stack.enter_context(watch.running())
+            self._more = stack.enter_context(self._observing())
             yield
 
     def processes(self) -> list[int] | None:
         """Return the postmasters' process ids; None where one is not on this machine, or cannot be seen."""
-        found = [watch.processes() for watch in self._all]
+        found = [*(watch.processes() for watch in self._every), self._processes()]
         return None if None in found else [process for some in found for process in some or ()]
 
     def facts(self, queries: int) -> dict[str, Any]:
@@ -42,9 +52,8 @@ class SeveralWatch:
         Waits are those of the sessions of the first server that clients query. What is not known of each
         server is not there.
         """
-        servers = [watch.facts(queries) for watch in self._servers]
-        other = None if self._other is None else self._other.facts(queries)
-        every = servers if other is None else [other, *servers]
+        every = [watch.facts(queries) for watch in self._every]
+        servers = every[1:] if self._other else every
         first = every[0] if self._is_asked else servers[0]
         facts = {name: value for name, value in first.items() if not _is_summed(name)}
         for name in filter(_is_summed, servers[0]):
@@ -52,17 +61,14 @@ class SeveralWatch:
             having = every if name.startswith(_OF_SERVERS) else servers
             if all(name in one for one in having):
                 facts[name] = sum(one[name] for one in having)
-        if other is not None and _CPU in other:
-            facts[f"{self._name}_{_CPU.removeprefix('server_')}"] = other[_CPU]
-        return facts
+        if self._other is not None and _CPU in every[0]:
+            facts[f"{self._other[0]}_{_CPU.removeprefix(_OF_SERVERS)}"] = every[0][_CPU]
+        return {**facts, **self._more(queries)}
 
     def close(self) -> None:
         """Close the connections."""
-        for watch in self._all:
+        for watch in self._every:
             watch.close()
-
-
-AnyWatch = ServerWatch | SeveralWatch
 
 
 def _is_summed(name: str) -> bool:

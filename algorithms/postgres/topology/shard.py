@@ -1,25 +1,42 @@
 """One of several servers, with its part of the rows and its own index."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from .. import machine
 from ..building import IndexHooks
 from ..catalog import SCHEMA
-from ..citus import CITUS, check_citus
 from ..environment import given_settings
+from ..errors import naming
 from ..extension import RequiredExtension
 from ..fitting import IndexedTable
 from ..forms import Form
 from ..servers import Server, shard_server
+from ..servers.hosts import hosts_of
 from ..settings import MIB, megabytes
 from ..statement import check_plan, load_libraries, set_and_check
 from ..watching import flush_statement
-from ..whereabouts import offered_versions
-from .statement import remote_plan
+from ..whereabouts import address_text, external_facts, offered_versions
 
 SETTINGS_VIEW, FLUSH_VIEW = f"{SCHEMA}.session_settings", f"{SCHEMA}.session_flush"
 _LEAST_BUFFERS = 64 * MIB
+
+
+def shared_memory(share: int) -> dict[str, str]:
+    """Return the settings of a server that has the memory of one with others, as many as `share`."""
+    if "shared_buffers" in given_settings():
+        return {}
+    return {"shared_buffers": megabytes(max(machine.memory_bytes() // 4 // share, _LEAST_BUFFERS))}
+
+
+def hosts_facts(count: int, extensions: Sequence[str]) -> dict[str, Any]:
+    """Return what would be stored of servers that run already; nothing where they are ours."""
+    addresses = []
+    for host in (hosts := hosts_of(count)):
+        with host.connect() as connection:
+            addresses.append(address_text(connection))
+    return {**external_facts(hosts[0], extensions), "server_address": ",".join(addresses)} if hosts else {}
 
 
 class Shard(IndexedTable):
@@ -27,18 +44,20 @@ class Shard(IndexedTable):
 
     def __init__(
         self,
-        number: int,
-        count: int,
         extension: RequiredExtension,
         metric: str,
         hooks: IndexHooks,
+        place: tuple[int, int],
         share: int,
+        prepare: Callable[[Server], tuple[str, ...]],
     ) -> None:
-        """Take what the plug-in describes; nothing is started yet. `share`: how many have the memory."""
+        """Take what the plug-in describes, and number and count; `share`: how many have the memory.
+
+        `prepare` makes sure that a server has what the engine takes, and returns these extensions.
+        """
         super().__init__(extension, metric, hooks)
-        self.number, self.count = number, count
-        self._servers = share
-        self.has_citus = False  # from the start of its server on
+        self.number, self.count = place
+        self._servers, self._prepare = share, prepare
         self.is_reused: bool | None = None  # the index, where another process has made the shard
 
     @property
@@ -46,13 +65,30 @@ class Shard(IndexedTable):
         """What the index holds of each vector, from make on."""
         return self._form
 
+    @property
+    def table_name(self) -> str:
+        """The name of its table, with its schema."""
+        assert self.table is not None
+        return self.table.name
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return f"shard {self.number} of {self.count}"
+
+    def naming(self) -> AbstractContextManager[None]:
+        """Have errors begin with it."""
+        return naming(self.title)
+
     def found_server(self) -> Server:
         """Return its server, which may not run yet."""
         return shard_server(self.number)
 
     def started(self) -> Server:
-        """Start its server, if it does not run, and return it."""
-        return self._start_server()
+        """Start its server, if it does not run, with a share of the memory; return it."""
+        server = self._extension.start_server(self.found_server(), shared_memory(self._servers))
+        self._prepare(server)
+        return server
 
     def versions_offered(self) -> dict[str, str]:
         """Return the versions of somebody else's server and its extensions; of one of ours, none."""
@@ -60,10 +96,9 @@ class Shard(IndexedTable):
         if server.is_ours:
             return {}
         self._extension.start_server(server)
-        self._check_citus(server)
+        names = (*self._extension.all_names, *self._prepare(server))
         with server.connect() as connection:
-            names = self._extension.all_names
-            return offered_versions(connection, (*names, CITUS) if self.has_citus else names)
+            return offered_versions(connection, names)
 
     def facts(self) -> dict[str, Any]:
         """Return what is stored of it; an index that another process has built just now is not reused."""
@@ -75,7 +110,7 @@ class Shard(IndexedTable):
 
         A coordinator's sessions read them over the connections by which they send queries.
         """
-        with self.server.connect() as connection:
+        with self.naming(), self.server.connect() as connection:
             flush = flush_statement(connection.info.server_version).removeprefix("SELECT ")
             connection.execute(f"CREATE OR REPLACE VIEW {FLUSH_VIEW} AS SELECT {flush}::text AS done")
             connection.execute(
@@ -84,28 +119,20 @@ class Shard(IndexedTable):
             )
 
     def remote_plan(
-        self, sql: str, literal: str, settings: Mapping[str, str], is_cursor: bool = True
+        self, sql: str, literal: str, settings: Mapping[str, str], is_cursor: bool
     ) -> dict[str, Any]:
         """Return the plan of what a coordinator sends; PostgresError where it does not use the index."""
-        with self.server.connect() as connection:
+        cursor = "DECLARE ann_query CURSOR FOR " * is_cursor
+        with self.naming(), self.server.connect() as connection:
             load_libraries(connection, self._extension.all_names)
             set_and_check(connection, settings)
-            plan = remote_plan(connection, sql, literal, is_cursor)
-        check_plan(plan, self.names()[1], "what the coordinator sends")
+            row = connection.execute(
+                f"EXPLAIN (FORMAT JSON, VERBOSE) {cursor}" + sql.replace("$1", f"'{literal}'")
+            ).fetchone()
+            assert row is not None
+            plan: dict[str, Any] = row[0][0]["Plan"]
+            check_plan(plan, self.names()[1], "what the coordinator sends")
         return plan
 
     def _start_server(self) -> Server:
-        """Start the server of its number, with a share of the memory that one server would have."""
-        settings = {}
-        if "shared_buffers" not in given_settings():
-            buffers = machine.memory_bytes() // 4 // self._servers
-            settings["shared_buffers"] = megabytes(max(buffers, _LEAST_BUFFERS))
-        server = self._extension.start_server(self.found_server(), settings)
-        self._check_citus(server)
-        return server
-
-    def _check_citus(self, server: Server) -> None:
-        """Make sure that the server has what the engine takes, also of those that run already."""
-        if self.has_citus:
-            check_citus(server)
-            server.preload(CITUS)
+        return self.started()

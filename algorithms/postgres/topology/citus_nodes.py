@@ -11,11 +11,11 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from ..citus import CITUS, belongs_to_users
 from ..environment import PREFIX
-from ..errors import PostgresError, naming_coordinator, naming_shard, refusal
+from ..errors import PostgresError, naming, refusal
 from ..servers import Server
 from ..servers.hosts import VARIABLE
+from .citus_extension import CITUS, belongs_to_users
 
 _MOST_NAMED = 4  # nodes that a message names
 # What would change the hosts for good: settings of all users, and what sessions send on to all nodes.
@@ -42,12 +42,12 @@ class _Host:
 
 def check_nodes(coordinator: Server, servers: Sequence[Server]) -> None:
     """Raise PostgresError where Citus cannot have these servers as nodes, or only with a change to theirs."""
-    with naming_coordinator():
+    with naming("the coordinator"):
         own = _look_at(coordinator)
     seen = {own.start: "the coordinator"}
     hosts = []
     for number, server in enumerate(servers, 1):
-        with naming_shard(number, len(servers)):
+        with naming(f"shard {number} of {len(servers)}"):
             host = _look_at(server)
             if host.start in seen:
                 raise PostgresError(f"this is the server of {seen[host.start]}: Citus needs one for each")
@@ -55,7 +55,7 @@ def check_nodes(coordinator: Server, servers: Sequence[Server]) -> None:
             hosts.append(host)
             seen[host.start] = f"shard {number}"
     if own.has_cluster:
-        with naming_coordinator(), coordinator.connect() as connection:
+        with naming("the coordinator"), coordinator.connect() as connection:
             if connection.execute("SELECT groupid FROM pg_dist_local_group").fetchone() != (0,):
                 raise PostgresError(
                     "the server is a worker of its Citus cluster: name the cluster's coordinator in"
@@ -77,7 +77,7 @@ def add_nodes(coordinator: Server, connection: psycopg.Connection[Any], servers:
     connection.execute(_ADDING)
     for number, server in enumerate(servers, 1):
         parameters = server.connection_parameters()
-        with naming_shard(number, len(servers)):
+        with naming(f"shard {number} of {len(servers)}"):
             try:
                 if number == 1 and "password" in parameters:
                     _give_password(connection, parameters)

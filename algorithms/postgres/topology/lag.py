@@ -1,14 +1,25 @@
-"""Positions in the log, in bytes from its beginning: what a primary has written, and a standby replayed."""
+"""How far standbys are behind: positions in the log, in bytes from its beginning, and their times."""
 
+import random
+import threading
+import time
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from statistics import fmean
 from typing import Any
 
 import psycopg
 
+from ..errors import PostgresError
 from ..servers import Server
+from ..servers.libpq import connect
+from .watch import Facts
 
 _WRITTEN = "SELECT (pg_current_wal_flush_lsn() - '0/0')::int8"
 _REPLAYED = "SELECT (coalesce(pg_last_wal_replay_lsn(), '0/0') - '0/0')::int8"
+_INTERVAL_SECONDS = 0.05
+_STOP_SECONDS = 5.0
 
 
 def written(primary: psycopg.Connection[Any]) -> int:
@@ -30,10 +41,9 @@ def settled(primary: Server) -> int:
         return written(connection)
 
 
-def _value(connection: psycopg.Connection[Any], sql: str) -> int:
-    row = connection.execute(sql).fetchone()
-    assert row is not None
-    return int(row[0])
+def watching_connection(server: Server) -> psycopg.Connection[Any]:
+    """Open a connection that is none of the clients'."""
+    return connect({**server.connection_parameters(), "application_name": "ann_benchmarks_watch"})
 
 
 class WrittenLog:
@@ -86,6 +96,51 @@ class WrittenLog:
         before, shorter = self._seen[place - 1]
         passed = before + (position - shorter) / (length - shorter) * (after - before)
         return max(moment - passed, 0.0)
+
+
+@contextmanager
+def sampled_lag(primary: Server, replicas: Sequence[Server], log: WrittenLog) -> Iterator[Facts]:
+    """Compare, every 50 ms or so, what the primary has written with what each standby has replayed.
+
+    `log` gets what was written. Give the mean and the largest lag of all, in bytes and s. An error ends it
+    silently; earlier samples stay.
+    """
+    lags: list[tuple[int, float]] = []
+    done = threading.Event()
+
+    def sample() -> None:
+        with suppress(psycopg.Error, PostgresError), ExitStack() as stack:
+            asked, *standbys = (
+                stack.enter_context(closing(watching_connection(one))) for one in (primary, *replicas)
+            )
+            # At irregular moments: what happens regularly would be seen always, or never.
+            while not done.wait(_INTERVAL_SECONDS * random.uniform(0.5, 1.5)):
+                moment, position = time.perf_counter(), written(asked)
+                log.note(moment, position)
+                for standby in standbys:
+                    known = replayed(standby)
+                    lags.append((max(position - known, 0), log.seconds_behind(known, moment)))
+
+    def facts(queries: int) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for place, unit in enumerate(("bytes", "seconds") if lags else ()):
+            own = [float(lag[place]) for lag in lags]
+            found |= {f"replication_lag_{unit}": fmean(own), f"replication_lag_{unit}_max": max(own)}
+        return found
+
+    thread = threading.Thread(target=sample, daemon=True)
+    thread.start()
+    try:
+        yield facts
+    finally:
+        done.set()
+        thread.join(_STOP_SECONDS)
+
+
+def _value(connection: psycopg.Connection[Any], sql: str) -> int:
+    row = connection.execute(sql).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def _length(seen: tuple[float, int]) -> int:

@@ -2,26 +2,34 @@
 
 Its event trigger needs its library, which only loads when the server starts. A server without the library
 cannot drop anything while the extension is there. In a database that has it already, it is its users': what
-a run makes is in a schema of its own there, and the extension stays.
+a run makes is in a schema of its own there, and the extension stays. The settings that users had before are
+kept in a table on the server, so that the next run can put them back where one was killed.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
-from . import catalog
-from .catalog import SCHEMA
-from .environment import PREFIX
-from .errors import PostgresError, refusal
-from .role_settings import take_back
-from .servers import Server
-from .servers.base import library_list
+from .. import catalog
+from ..environment import PREFIX
+from ..errors import PostgresError, refusal
+from ..extension import LEFTOVERS as CITUS_SCHEMA  # has the distributed tables, and their parts on the shards
+from ..servers import Server
+from ..servers.base import library_list
+from ..statement import load_libraries
 
 CITUS = "citus"  # the extension and its library
-CITUS_SCHEMA = f"{SCHEMA}_citus"  # has the distributed tables, and their parts on the shards
 TABLE = f"{CITUS_SCHEMA}.distributed"  # also the name that the run locks on each server
 SAVED = f"{CITUS_SCHEMA}.settings_before"  # of users, who have others while a run asks by Citus
 _MARK = "made by ann-benchmarks, which drops it after its run"  # the comment on an extension of ours
+# What the user has set for the role in this database, as "name=value".
+_NOW = (
+    "SELECT substr(setting, length(%(name)s) + 2) FROM pg_db_role_setting, unnest(setconfig) AS setting"
+    " WHERE setrole = session_user::regrole AND starts_with(setting, %(name)s || '=')"
+    " AND setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
 
 
 def check_citus(server: Server) -> None:
@@ -92,6 +100,45 @@ def drop_citus(server: Server, connection: psycopg.Connection[Any]) -> None:
                 [CITUS_SCHEMA, CITUS_SCHEMA],
             )
         connection.execute(f"DROP SCHEMA IF EXISTS {CITUS_SCHEMA} CASCADE")
+
+
+def give(connection: psycopg.Connection[Any], table: str, settings: Mapping[str, str]) -> None:
+    """Give the user these settings, in place of those given before; the table has what the user had."""
+    with connection.transaction():
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {table} (role name, name text, value text)")
+        take_back(connection, table)
+        for name, value in settings.items():
+            connection.execute(
+                f"INSERT INTO {table} VALUES (session_user, %(name)s, ({_NOW}))", {"name": name}
+            )
+            try:
+                _alter(connection, connection.info.user, name, value)
+            except psycopg.Error as error:
+                raise refusal(f"the server refuses {name} = {value}", error) from None
+
+
+def take_back(connection: psycopg.Connection[Any], table: str) -> None:
+    """Put back what users had before, in the caller's transaction; nothing happens without the table."""
+    if connection.execute("SELECT to_regclass(%s)", [table]).fetchone() == (None,):
+        return
+    before = connection.execute(f"SELECT role, name, value FROM {table}").fetchall()
+    if before and connection.info.parameter_status("is_superuser") != "on":
+        # Others may only change settings that the session knows, those of its libraries.
+        names = connection.execute("SELECT extname FROM pg_extension").fetchall()
+        load_libraries(connection, [name for (name,) in names])
+    for role, name, value in before:
+        _alter(connection, role, name, value)
+    connection.execute(f"DELETE FROM {table}")
+
+
+def _alter(connection: psycopg.Connection[Any], role: str, name: str, value: str | None) -> None:
+    """Set it for new sessions of the role in this database, or with None no longer."""
+    setting = sql.SQL(".").join(map(sql.Identifier, name.split(".")))
+    change = sql.SQL("RESET {}").format(setting)
+    if value is not None:
+        change = sql.SQL("SET {} = {}").format(setting, value)
+    place = map(sql.Identifier, (role, connection.info.dbname))
+    connection.execute(sql.SQL("ALTER ROLE {} IN DATABASE {} ").format(*place) + change)
 
 
 def _made(server: Server, connection: psycopg.Connection[Any]) -> tuple[bool, bool]:

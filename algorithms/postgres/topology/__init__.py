@@ -1,0 +1,61 @@
+"""What answers queries where that is not one server: shards, replicas, or a server behind a pooler.
+
+Each kind has a table that stands in the place of IndexedTable. A query to one server enters nothing here.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+if TYPE_CHECKING:  # the processes of clients take nothing but statements and sessions
+    from ..building import IndexHooks
+    from ..extension import RequiredExtension
+    from ..fitting import IndexedTable
+    from ..servers import Server
+
+
+def make_table(
+    kind: str,
+    extension: "RequiredExtension",
+    metric: str,
+    hooks: "IndexHooks",
+    arguments: Mapping[str, Any],
+) -> "IndexedTable":
+    """Return the table of a kind of servers, with the arguments of PostgresANN.set_servers."""
+    kinds: dict[str, type[IndexedTable]] = {}
+    if kind == "shards":
+        from .sharded import ShardedTable
+
+        kinds[kind] = ShardedTable
+    elif kind == "replicas":
+        from .replicated import ReplicatedTable
+
+        kinds[kind] = ReplicatedTable
+    elif kind == "pooler":
+        from .pooled import PooledTable
+
+        kinds[kind] = PooledTable
+    return kinds[kind](extension, metric, hooks, **arguments)
+
+
+def servers_facts(kind: str, extensions: Sequence[str], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what would be stored of the servers of a kind, and their versions, without starting one."""
+    from ..whereabouts import known_facts
+
+    if kind == "shards":
+        from .shard import hosts_facts
+
+        return hosts_facts(arguments["count"], extensions) or known_facts(extensions)
+    if kind == "pooler":
+        from .pooled import pooler_facts
+
+        return {**known_facts(extensions), **pooler_facts()}
+    return known_facts(extensions)
+
+
+def drop_leftovers(server: "Server", connection: psycopg.Connection[Any]) -> None:
+    """Drop what a run that was killed has left on a server, where no other run uses it."""
+    from .citus_extension import drop_abandoned, drop_unless_loaded
+
+    (drop_unless_loaded if server.is_ours else drop_abandoned)(server, connection)

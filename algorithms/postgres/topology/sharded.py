@@ -1,0 +1,242 @@
+"""A table whose rows several servers hold: what IndexedTable is for one server."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from ..building import IndexHooks
+from ..columns import Column, is_sparse
+from ..errors import PostgresError
+from ..extension import RequiredExtension
+from ..fitting import IndexedTable
+from ..statement import QueryStatement
+from ..table_indexes import BuildOptions
+from ..tables import fingerprint
+from ..writing import WritableTable
+from .at_once import hosts_with_shards, make_at_once
+from .citus import CitusEngine
+from .citus_extension import CITUS
+from .dealing import Dealt, checked_probes, dealt_by_cells, dealt_by_id
+from .engines import Engine, Neighbors
+from .fdw import FdwEngine
+from .scattered import ClientEngine
+from .shard import Shard
+from .watch import SeveralWatch
+
+ROUTED = "routed"
+ENGINES = ("fdw", "fdw-naive", "client", CITUS, ROUTED)
+# Facts that all shards have a part of.
+_SUMMED = (
+    "build_time", "load_time", "index_build_time", "index_size", "table_size", "estimated_index_size",
+    "clustering_time", "graph_overflow_rows",
+)  # fmt: skip
+_COMMON = ("index_reused", "caches_dropped")  # facts that hold where they hold of every shard
+_BUILT = ("load", "build")  # phases that say something
+
+
+class ShardedTable(IndexedTable):
+    """The shards with their indexes, made one after the other on each host, and the engine that asks all.
+
+    While a shard is made, it is what the plug-in sees, which knows no shards.
+    """
+
+    def __init__(
+        self,
+        extension: RequiredExtension,
+        metric: str,
+        hooks: IndexHooks,
+        count: int,
+        engine: str,
+        most: int = 0,
+        probes: int | None = None,
+    ) -> None:
+        """Take what the plug-in describes, and the arguments of its set_servers; nothing is started yet.
+
+        Each server has the memory of one of `most`. ROUTED asks the nearest `probes` shards; None: all.
+        """
+        super().__init__(extension, metric, hooks)
+        self._engine = _engine(engine, extension)
+        self._probes = checked_probes(metric, count, probes) if engine == ROUTED else None
+        self._shards = [
+            Shard(extension, metric, hooks, (number, count), max(count, most), self._engine.prepare)
+            for number in range(1, count + 1)
+        ]
+        for shard in self._shards:
+            shard.enter_phase = self._announcing(shard)
+        self._current = self._shards[0]
+
+    @property
+    def current(self) -> IndexedTable:
+        """The shard that is being made, or the first one."""
+        return self._current
+
+    def make(self, X: Any, column: Column, options: BuildOptions) -> None:
+        """Load the vectors and build the indexes, unless they are there from an earlier run."""
+        if options.attributes is not None or options.payload or is_sparse(X):
+            raise PostgresError("shards have no attributes, payloads or sparse vectors: leave --shards out")
+        count, rows = len(self._shards), X.shape[0]
+        if rows < count:
+            raise PostgresError(f"{rows:,} rows for {count} shards: use fewer shards")
+        self._engine.forget()
+        self._check_hosts()
+        dealt = self._deal(X, column)
+        self._facts = dealt.facts
+        if isinstance(self._engine, ClientEngine):
+            self._engine.router = dealt.router
+        own = dict(zip(self._shards, dealt.rows, strict=True))
+        are_reused: dict[int, bool] = {}
+        hosts = hosts_with_shards(self._shards)
+        if len(hosts) > 1 and not options.only_serves:
+            cold = replace(options, prewarms=False)  # this process warms what it has found
+
+            def make(shard: Shard) -> bool:
+                self._current = shard
+                shard.make(own[shard], column, cold)
+                return bool(shard.facts().get("index_reused"))
+
+            are_reused = make_at_once(hosts, make, self.enter_phase)
+            options = replace(options, rebuilds=False)
+        for shard in self._shards:
+            with self._at(shard):
+                shard.make(own[shard], column, options)
+            shard.is_reused = are_reused.get(shard.number)
+        self._check_same([shard.versions for shard in self._shards])
+        self._open()
+
+    def make_writable(self, *arguments: Any) -> WritableTable:
+        """Raise PostgresError: there is none yet."""
+        raise PostgresError("a table that is written to has no shards: leave --shards out")
+
+    def statement(self, q: Any, n: int, settings: Mapping[str, str], rerank: int | None) -> QueryStatement:
+        """Return the query for the n nearest rows, in sessions with these settings; `q` is one of many."""
+        each = [shard.statement(q, n, settings, rerank) for shard in self._shards]
+        wanted = Neighbors(n, self._shards[0].form, self._metric, each[0].column, rerank)
+        return self._engine.statement(self._shards, each, wanted)
+
+    @property
+    def session_settings(self) -> Mapping[str, str]:
+        """What the user has set for the sessions."""
+        return self._shards[0].session_settings
+
+    @property
+    def index_kib(self) -> float:
+        """Size of all indexes in KiB."""
+        return sum(shard.index_kib for shard in self._shards)
+
+    def watch(self, flush: Callable[[], None]) -> SeveralWatch:
+        """Return what observes all servers in runs; `flush` has sessions flush their statistics after one."""
+        coordinator = self._engine.watch(flush)
+        other = ("coordinator", coordinator) if coordinator else None
+        return SeveralWatch([shard.watch(flush) for shard in self._shards], other, is_asked=True)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is stored: sums of what all shards have, what holds of all, and facts of the first."""
+        each = [shard.facts() for shard in self._shards]
+        known = {name for facts in each for name in facts}
+        common: dict[str, Any] = {
+            name: sum(facts[name] for facts in each if name in facts) for name in _SUMMED if name in known
+        }
+        common |= {name: all(facts.get(name) for facts in each) for name in _COMMON if name in known}
+        notices = [
+            f"shard {number}: {text}"
+            for number, facts in enumerate(each, 1)
+            for text in facts.get("build_notices", ())
+        ]
+        common |= {"build_notices": notices} if notices else {}
+        if all("server_address" in facts for facts in each):
+            common["server_address"] = ",".join(facts["server_address"] for facts in each)
+        common["shard_build_times"] = [facts["build_time"] for facts in each]
+        return {**each[0], **common, **self._facts, **self._engine.facts}
+
+    def cool(self) -> None:
+        """Stop the shards and drop their files from the system's cache; a coordinator has no rows."""
+        for shard in self._shards:
+            with self._at(shard):
+                shard.cool()
+
+    def resume(self) -> bool:
+        """Have queries use these indexes; return whether others may have pushed one out of the caches."""
+        is_pushed_out = False
+        for shard in self._shards:
+            with self._at(shard):
+                is_pushed_out |= shard.resume()
+        self._open()
+        return is_pushed_out
+
+    def recover(self) -> None:
+        """Have all servers answer, reserve the tables again, and warm what the servers have lost."""
+        for shard in self._shards:
+            with self._at(shard):
+                shard.recover()
+        self._engine.revive()
+        self._open()
+
+    def release(self) -> None:
+        """Let other runs use the tables; the servers run on."""
+        self._engine.close()
+        for shard in self._shards:
+            shard.release()
+
+    def _deal(self, X: Any, column: Column) -> Dealt:
+        mark, first = fingerprint(X), self._shards[0]
+        if self._probes is None:
+            return dealt_by_id(X, mark, len(self._shards))
+        with self._at(first):
+            server = first.started()
+        place, enter = (len(self._shards), self._probes), partial(first.enter_phase, "cells")
+        return dealt_by_cells(X, mark, column, place, self._metric, server, enter)
+
+    def _open(self) -> None:
+        self._current = self._shards[0]
+        self._engine.open(self._shards, self._current.column)
+
+    @contextmanager
+    def _at(self, shard: Shard) -> Iterator[None]:
+        """Have this shard be what the plug-in sees, and what errors name."""
+        self._current = shard
+        with shard.naming():
+            yield
+
+    def _announcing(self, shard: Shard) -> Callable[[str], object]:
+        """Return what says which shard is made, before anything is said of it."""
+        announced: list[str] = []
+
+        def entered(phase: str) -> None:
+            if phase in _BUILT and not announced:
+                announced.append(phase)
+                print(f"{shard.title}:", flush=True)
+            self.enter_phase(phase)
+
+        return entered
+
+    def _check_hosts(self) -> None:
+        """Have all servers that are not ours answer, with the same versions, before the first has rows."""
+        found = []
+        for shard in self._shards:
+            with shard.naming():
+                found.append(shard.versions_offered())
+        self._check_same([versions for versions in found if versions])
+        servers = [shard.found_server() for shard in self._shards]
+        if not servers[0].is_ours:
+            self._engine.check(servers)
+
+    def _check_same(self, versions: Sequence[Mapping[str, str]]) -> None:
+        for number, own in enumerate(versions, 1):
+            if own != versions[0]:
+                one, other = (
+                    ", ".join(f"{name} {version}" for name, version in each.items())
+                    for each in (versions[0], own)
+                )
+                raise PostgresError(
+                    f"shard 1 has {one}, and shard {number} has {other}: use the same versions"
+                )
+
+
+def _engine(name: str, extension: RequiredExtension) -> Engine:
+    if name not in ENGINES:
+        raise PostgresError(f"there is no shard engine '{name}': use {', '.join(ENGINES)}")
+    if name == CITUS:
+        return CitusEngine(extension)
+    return FdwEngine(extension, name == "fdw") if name.startswith("fdw") else ClientEngine(name)

@@ -1,0 +1,249 @@
+"""What answers queries, as one value: one server, shards, replicas, or a server behind a pooler.
+
+It stands in a definition, and as fields in the series of its results. A plug-in is given
+`kind`, which is also the name of the option, and `arguments`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from ann_benchmarks.common.numbers import counted
+
+ROUTED = "routed"  # the client asks the shards whose k-means cells are nearest to the query
+ENGINES = (
+    "fdw",  # one statement of a coordinator that asks all shards at the same time, by postgres_fdw
+    "fdw-naive",  # the plug-in's own statement on a partitioned table, which asks one after the other
+    "client",  # the client asks all shards at the same time, and merges their answers
+    "citus",  # the plug-in's own statement on a table that Citus has distributed
+    ROUTED,
+)
+POOLERS = (
+    "pgbouncer:session",  # a client has a server connection for itself
+    "pgbouncer:transaction",  # clients share server connections, which have the settings from their start on
+    "pgbouncer:transaction-local",  # the same, and each query sets its own settings by SET LOCAL
+)
+
+
+@dataclass(frozen=True)
+class OneServer:
+    """A server with all rows, which clients are connected to; the others say how they differ from it."""
+
+    kind: ClassVar[str] = ""
+
+    def __str__(self) -> str:
+        """Write it as the names of curves have it: it is not mentioned."""
+        return ""
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What a plug-in is given of it."""
+        return dict(vars(self))
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of a series that are not their defaults."""
+        return {}
+
+    @property
+    def searches_all_rows(self) -> bool:
+        """Whether every query is sent to all servers that hold rows."""
+        return True
+
+    @property
+    def memory_shares(self) -> int:
+        """By how many the memory of one machine is divided; 0: it is not."""
+        return 0
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of all servers: 0 is the first one, those beside it have 1 and further ones."""
+        return range(1)
+
+    @property
+    def with_rows(self) -> range:
+        """The numbers of those that hold rows."""
+        return self.numbers
+
+    @property
+    def queried(self) -> int:
+        """How many answer queries with rows that they hold."""
+        return 1
+
+    @property
+    def holders(self) -> str:
+        """Name those that hold rows; "" for one server."""
+        return ""
+
+    @property
+    def everyone(self) -> str:
+        """Name all of them; "" for one server."""
+        return self.holders
+
+
+@dataclass(frozen=True)
+class Shards(OneServer):
+    """Servers that hold a part of the rows each, and what asks them.
+
+    `most` is the largest number of those that are compared: of all of them, a server has the same memory.
+    """
+
+    kind: ClassVar[str] = "shards"
+    count: int
+    engine: str  # one of ENGINES
+    most: int = field(default=0, compare=False)
+    probes: int | None = None  # shards that a query of ROUTED asks; None: all, as of other engines
+
+    def __str__(self) -> str:
+        """Write them as the names of curves have them, such as shards4-fdw or shards4-routed2."""
+        return f"shards{self.count}-{self.engine}{self.probes or ''}"
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of a series that are not their defaults."""
+        return {"shards": self.count, "shard_engine": self.engine, "shard_probes": self.probes}
+
+    @property
+    def searches_all_rows(self) -> bool:
+        """Whether every query is sent to all of them."""
+        return self.probes in (None, self.count)
+
+    @property
+    def memory_shares(self) -> int:
+        """By how many the memory of one machine is divided."""
+        return max(self.count, self.most)
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of all servers: 0 is the one that asks the shards, or has others ask them."""
+        return range(self.count + 1)
+
+    @property
+    def with_rows(self) -> range:
+        """The numbers of the shards."""
+        return range(1, self.count + 1)
+
+    @property
+    def queried(self) -> int:
+        """How many shards there are."""
+        return self.count
+
+    @property
+    def holders(self) -> str:
+        """Name those that hold rows."""
+        return counted(self.count, "shard")
+
+    @property
+    def everyone(self) -> str:
+        """Name all of them."""
+        return f"{self.holders} and what asks them"
+
+
+@dataclass(frozen=True)
+class Replicas(OneServer):
+    """Servers that follow a primary, and that clients query; 0: they query the primary.
+
+    `most` is the largest number of those that are compared: of all of them, a server has the same memory, and
+    the primary the same settings.
+    """
+
+    kind: ClassVar[str] = "replicas"
+    count: int
+    most: int = field(default=0, compare=False)
+
+    def __str__(self) -> str:
+        """Write them as the names of curves have them, such as replicas2."""
+        return f"replicas{self.count}" if self.count else ""
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of a series that are not their defaults."""
+        return {"replicas": self.count} if self.count else {}
+
+    @property
+    def memory_shares(self) -> int:
+        """By how many the memory of one machine is divided; 0: it is not."""
+        return max(self.count, self.most) if self.count else 0
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of all servers: 0 is the primary."""
+        return range(self.count + 1)
+
+    @property
+    def queried(self) -> int:
+        """How many answer queries."""
+        return self.count or 1
+
+    @property
+    def holders(self) -> str:
+        """Name those that hold rows."""
+        return f"a primary and {counted(self.count, 'replica')}" if self.count else ""
+
+
+@dataclass(frozen=True)
+class Pooled(OneServer):
+    """A server behind a pooler, and the pooler's connections to it; None: as many as the plug-in takes."""
+
+    kind: ClassVar[str] = "pooler"
+    pooler: str  # one of POOLERS
+    size: int | None = None
+
+    def __str__(self) -> str:
+        """Write it as the names of curves have it, such as pgbouncer-transaction-pool8."""
+        return self.pooler.replace(":", "-") + ("" if self.size is None else f"-pool{self.size}")
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of a series that are not their defaults."""
+        return {"pooler": self.pooler, "pool_size": self.size}
+
+    @property
+    def shares_connections(self) -> bool:
+        """Whether clients share server connections, so that their number matters."""
+        return not self.pooler.endswith(":session")
+
+
+Servers = OneServer | Shards | Replicas | Pooled
+ONE_SERVER = OneServer()
+
+
+def largest(servers: Iterable[Servers]) -> Servers:
+    """Return those that take the most servers of a machine."""
+    return max(servers, key=lambda each: len(each.numbers), default=ONE_SERVER)
+
+
+def every_shards(
+    counts: Sequence[int], engines: Sequence[str], probes: Sequence[int] = (1,)
+) -> list[Servers]:
+    """Return each number of shards with each engine; 0: one server with all rows, once.
+
+    With ROUTED, it is each of `probes`, but for those that are more than the shards.
+    """
+    found: list[Servers] = []
+    for count in counts:
+        if not count:
+            found.append(ONE_SERVER)
+        for engine in engines if count else ():
+            asked = [one for one in probes if one <= count] if engine == ROUTED else [None]
+            found += [Shards(count, engine, max(counts), one) for one in asked]
+    return found
+
+
+def every_replicas(counts: Sequence[int]) -> list[Servers]:
+    """Return each number of replicas; where all are 0, one server."""
+    most = max(counts)
+    return [Replicas(count, most) if most else ONE_SERVER for count in counts]
+
+
+def every_pooled(names: Sequence[str | None], sizes: Sequence[int | None] = (None,)) -> list[Servers]:
+    """Return each pooler with each size of its pool, where that matters; None: a server without one."""
+    found: list[Servers] = []
+    for name in names:
+        if name is None:
+            found.append(ONE_SERVER)
+        elif Pooled(name).shares_connections:
+            found += [Pooled(name, size) for size in sizes]
+        else:
+            found.append(Pooled(name))
+    return found
