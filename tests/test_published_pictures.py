@@ -120,7 +120,7 @@ def test_mistakes_are_one_line(results, options, message):
 
 def test_a_unit_that_measures_something_else_is_told(results):
     Path("mine.yml").write_text(MINE.replace("p99: s", "p99: furlongs"))
-    with pytest.raises(UserError, match="'p99' in furlongs, which is no number of ms"):
+    with pytest.raises(UserError, match="'p99' in furlongs, which ms cannot measure"):
         drawn(published="mine.yml", y="p99")
 
 

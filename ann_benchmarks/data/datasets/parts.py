@@ -13,7 +13,6 @@ from ann_benchmarks.common.names import matching
 from ann_benchmarks.distance import BIT_METRICS
 
 from ..vectors import FirstRows, Rows, checked, open_parts, open_rows, read_neighbors
-from ..vectors.parquet import distinct_ids, parquet_ids
 from .dataset import DATA_FOLDER, Dataset, plug_in_array
 from .queries import TrueNeighbors, neighbor_rows
 
@@ -197,6 +196,8 @@ class PartsDataset(Dataset):
 
         UserError where it does not fit the dataset. -1 stands for no row.
         """
+        from ..vectors.parquet import distinct_ids, parquet_ids  # needs pyarrow; plots do not wait for it
+
         ids = read_neighbors(path)
         queries = len(self._test)
         if len(ids) != queries:
@@ -216,6 +217,8 @@ class PartsDataset(Dataset):
         originals = [self.parts.place(address, self.data) for address in self.parts.train]
         if not all(part.suffix == ".parquet" for part in originals):
             return None
+        from ..vectors.parquet import parquet_ids
+
         for part in originals:
             if not part.exists():
                 raise UserError(f"{part} has the ids of the rows, but is missing; fetch it again")

@@ -26,13 +26,8 @@ GRACE = 2.0  # seconds in which connections close their files when a run ends ea
 LEAST_EXPLAINED = 4.0  # seconds of a pause that the user should know about
 
 
-def fetch(files: Sequence[DownloadRequest], connections: int = 4, hint: str = "") -> None:
-    """Download every file that is not there yet; each has its name when it is whole, or not at all.
-
-    Each connection takes the next file. What has arrived stays next to it, for the next call to go on from.
-    Raises UserError when a server has no such file, keeps failing or sends something else, or when the disk
-    is too small; `hint` says what may help besides running again, such as "name a mirror in VARIABLE".
-    """
+def fetch_files(files: Sequence[DownloadRequest], connections: int, hint: str) -> None:
+    """Carry out fetch()."""
     missing = [file for file in {file.path: file for file in files}.values() if not file.path.exists()]
     if not missing:
         return

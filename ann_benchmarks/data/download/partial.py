@@ -7,13 +7,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import sync_folder
 
 from .record import SEGMENT, digest_range, file_digests, load_json, save_json, save_record
-from .server import Remote
+
+if TYPE_CHECKING:
+    from .server import Remote
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class Partial:
             return 0
         return arrived if self.request.partial.stat().st_size >= arrived else 0
 
-    def begin(self, remote: Remote) -> None:
+    def begin(self, remote: "Remote") -> None:
         """Keep what earlier runs have left of this version."""
         if not remote.validator:
             self.restart()
