@@ -62,7 +62,7 @@ def main() -> None:
     print(f"{name}: {claims[name]}", file=sys.stderr, flush=True)
     claim = import_module(f"benchmarks.{name}")
     args = read_options(name, claim, words)
-    report = import_module("benchmarks.harness").Report(name, claim.GOAL, args)
+    report = import_module("benchmarks.harness").ClaimReport(name, claim.GOAL, args)
     for found in claim.cases(args):
         report.add(found)
 

@@ -48,7 +48,7 @@ class Goal:
     least: float = 0.0
     most: float = math.inf
 
-    def judge(self, ratio: "Ratio") -> str:
+    def judge(self, ratio: "RoundsRatio") -> str:
         """Say whether the ratio's interval lies within the bounds, outside, or partly."""
         if self.least <= ratio.low and ratio.high <= self.most:
             return "goal kept"
@@ -60,7 +60,7 @@ class Goal:
         return f"{self.figure} {' and '.join(bounds)} times that of the base"
 
 
-class Ratio(NamedTuple):
+class RoundsRatio(NamedTuple):
     """The geometric mean of the rounds' ratios with its 95% interval, and the least and largest of them."""
 
     value: float
@@ -74,14 +74,16 @@ class Ratio(NamedTuple):
         return f"{self.value:.3f}{interval}, rounds {self.least:.3f} to {self.largest:.3f}"
 
 
-def compare_rounds(own: Sequence[float], base: Sequence[float]) -> Ratio:
+def compare_rounds(own: Sequence[float], base: Sequence[float]) -> RoundsRatio:
     """Compare figures, all above 0, round by round."""
     logs = np.log(np.asarray(own, float) / np.asarray(base, float))
     half = math.nan
     if len(logs) > 1:
         half = student_quantile(0.975, len(logs) - 1) * float(logs.std(ddof=1)) / math.sqrt(len(logs))
     mean = logs.mean()
-    return Ratio(*(float(np.exp(end)) for end in (mean, mean - half, mean + half, logs.min(), logs.max())))
+    return RoundsRatio(
+        *(float(np.exp(end)) for end in (mean, mean - half, mean + half, logs.min(), logs.max()))
+    )
 
 
 def take_turns(ways: Mapping[str, Callable[[int], Figures]], rounds: int) -> dict[str, list[Figures]]:
@@ -103,7 +105,7 @@ def count_shares(times: int, draw: Callable[[], Iterable[float]]) -> list[float]
     return [float(mean) for mean in np.mean([tuple(draw()) for _ in range(times)], axis=0)]
 
 
-class Report:
+class ClaimReport:
     """Measures what a claim yields, prints it as it comes, and keeps it in a JSON file where one is given."""
 
     def __init__(self, name: str, goal: Goal | None, args: argparse.Namespace) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import find_claims, main, read_options
-from benchmarks.harness import Case, Goal, Report, Row, compare_rounds, count_shares, take_turns
+from benchmarks.harness import Case, ClaimReport, Goal, Row, compare_rounds, count_shares, take_turns
 
 
 @pytest.mark.parametrize("name", sorted(find_claims()))
@@ -46,7 +46,9 @@ def test_ratios_have_an_interval_by_which_a_goal_is_judged():
 
 
 def test_what_is_measured_is_printed_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture):
-    report = Report("claim", Goal("s", most=1), argparse.Namespace(rounds=3, json=tmp_path / "kept.json"))
+    report = ClaimReport(
+        "claim", Goal("s", most=1), argparse.Namespace(rounds=3, json=tmp_path / "kept.json")
+    )
     case = Case(
         "work", {"ours": lambda n: {"s": 1.0 + n / 100}, "theirs": lambda n: {"s": 2.0}}, base="theirs"
     )
