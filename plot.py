@@ -31,7 +31,7 @@ OF_METRICS = (
     "y_scale",
     "raw",
     "facet",
-)  # that --tiers, --filters and --recalls choose themselves
+)  # --tiers, --filters and --recalls choose these themselves
 
 
 def main() -> None:

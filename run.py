@@ -170,7 +170,7 @@ def execute(plan: Plan, workplace: Workplace, limits: Limits) -> int:
         outcomes = executor.run(jobs, plan.finished)
     else:
         failed: list[JobOutcome] = []
-        if jobs and jobs[0].procedure.workload is None:  # which has a table of its own
+        if jobs and jobs[0].procedure.workload is None:  # a write workload creates its own table
             jobs, failed = build_first(jobs, executor, simulation)
         with ExitStack() as stack:
             outcomes = list(failed)

@@ -27,7 +27,7 @@ def cases(args: argparse.Namespace) -> Iterator[Row]:
     with empty_folder() as folder:
         words, place = ["run.py", "--local", "--dataset", args.dataset], f"{folder}/server"
         making = [*words, "--algorithm", "pgvector_exact", "--build-only"]
-        run_command(folder, making, ANN_BENCHMARKS_PG_DATA=f"{folder}/other")  # who sweeps has the dataset
+        run_command(folder, making, ANN_BENCHMARKS_PG_DATA=f"{folder}/other")  # the sweep has the dataset
         words += shlex.split(args.options)
         wall = cost_of(lambda: run_command(folder, words, ANN_BENCHMARKS_PG_DATA=place)).wall
         seconds: Counter[str] = Counter()

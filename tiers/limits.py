@@ -96,7 +96,7 @@ class Group:
         try:
             write(self.folder / "cpuset.cpus", ",".join(map(str, sorted(chosen))))
             held: set[int] = set()
-            for part in file.read_text().strip().split(","):  # as in 0-3,8
+            for part in file.read_text().strip().split(","):  # such as 0-3,8
                 first, _, last = part.partition("-")
                 held |= set(range(int(first), int(last or first) + 1))
         except OSError as error:

@@ -119,9 +119,7 @@ class BruteForceBLAS(ExactScan):
             raise NotImplementedError(f"BruteForceBLAS has no metric '{metric}'")
         if metric == "hamming" and precision != np.bool_:
             raise NotImplementedError(f"BruteForceBLAS compares bools under hamming, not {precision}")
-        super().__init__(
-            "angular" if metric == "angular" else "euclidean"
-        )  # which ranks bits as hamming does
+        super().__init__("angular" if metric == "angular" else "euclidean")  # it ranks bits like hamming
         self._of = metric
         self.precision = np.float32 if metric == "hamming" else precision
         self.name = "BruteForceBLAS()"

@@ -20,7 +20,7 @@ from .kmeans import KMeans, Lists, hashes, is_finished, seeds, shares
 from .sample import ClusteringState, drawn_blocks, grouped_rows, identity, new_file, place_for
 from .settings import Clustering, ClusteringError, Settings
 
-ROWS_A_GROUP = 256  # that the centres of the groups are made from
+ROWS_A_GROUP = 256  # sampled to make the centres of the groups
 CENTRE_PASSES = 10
 # The start of Lloyd's k-means: passes inside each group, and rows for each of its lists.
 START_PASSES, START_ROWS = 4, 64

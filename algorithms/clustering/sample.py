@@ -16,7 +16,7 @@ import numpy as np
 
 from .settings import ClusteringError, Settings
 
-BLOCK_BYTES = 4 * 2**20  # that are read at once
+BLOCK_BYTES = 4 * 2**20  # read at once
 FAR_APART = 256  # if fewer than one row in this many is drawn, the rows are read one by one
 SECONDS_BETWEEN_SAVES = 20.0
 FORM = 2  # changes when the same rows and settings give another result or another state

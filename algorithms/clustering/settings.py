@@ -11,7 +11,7 @@ import psutil
 
 DEVICES = ("cpu", "gpu")
 ALGORITHMS = ("lloyd", "hierarchical")
-METRICS = ("euclidean", "angular", "ip")  # whose near vectors lie in near cells
+METRICS = ("euclidean", "angular", "ip")  # near vectors lie in near cells
 _LEAST = {
     "sampling_factor": 1, "iterations": 0, "threads": 1, "memory": 1, "device_memory": 1, "seed": 0
 }  # fmt: skip

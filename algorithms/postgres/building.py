@@ -75,7 +75,7 @@ class SearchRange:
     arguments: Callable[[Any], list[Any]] = lambda value: [value]
 
 
-MOST_NOTICES = 20  # that are shown and stored; an index may have one to say of each row
+MOST_NOTICES = 20  # shown and stored; an index may send one for each row
 
 # What is computed here, as centroids, may leave the session idle for hours. PostgreSQL 17 has the second.
 _WITHOUT_TIMEOUTS = (

@@ -26,7 +26,7 @@ _WHOLE_BYTES = 32 << 30
 _CHUNK_BYTES = 256 << 20
 
 
-MOST_ROWS = 1 << 31  # that ids of int4 number
+MOST_ROWS = 1 << 31  # ids are int4
 
 
 @dataclass(frozen=True)

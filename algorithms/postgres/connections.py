@@ -62,7 +62,7 @@ def _taken_by_server() -> int | None:
             with unset_connection(connection_parameters()) as connection:
                 text = current_setting(connection, "max_connections")
         except PostgresError:
-            return None  # which is reported where it matters
+            return None  # callers report it if it matters
     return int(text) if re.fullmatch("[0-9]{1,9}", text) else None
 
 

@@ -34,7 +34,7 @@ def naming(server: str) -> Iterator[None]:
     try:
         yield
     except FolderInUseError:
-        raise  # which has the folder, and ends the run
+        raise  # it names the folder, and ends the run
     except PostgresError as error:
         if type(error) is not PostgresError:
             raise  # one that says that the plug-in is left out

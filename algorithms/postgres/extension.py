@@ -31,7 +31,7 @@ class RequiredExtension:
     """The extension that a plug-in measures, and the others that it takes."""
 
     name: str
-    library: str  # that the server has to load when it starts, "" for none
+    library: str  # the server must load it when it starts; "": none
     builds_on: tuple[str, ...]  # other extensions, whose plug-ins have their names
     algorithm: str  # the plug-in's folder
     # Called where the server has the schema LEFTOVERS, perhaps of a run that was killed.

@@ -41,14 +41,14 @@ class IndexedTable:
     server: Server
     connection: psycopg.Connection[Any]  # while the table is made, and the index warmed
     column: Column  # of the table, from fit on
-    _servers = 1  # that share the machine's memory
+    _servers = 1  # they share the machine's memory
     _where = ""  # what tells the servers that answer from others that have the same table
 
     def __init__(self, extension: RequiredExtension, metric: str, hooks: IndexHooks) -> None:
         """Take what the plug-in describes; nothing is started yet."""
         self.enter_phase: Callable[[str], object] = lambda phase: None  # called with each phase's name
         self.table: LoadedTable | None = None
-        self.versions: dict[str, str] = {}  # that the index depends on
+        self.versions: dict[str, str] = {}  # the index depends on them
         self.training_set: Any = None  # while an index is built
         self._extension, self._metric = extension, metric
         self._hooks = hooks.entering(lambda: self.enter_phase("build"))

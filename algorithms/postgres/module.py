@@ -41,7 +41,7 @@ class PostgresANN(InstallableExtension, QueriedTable):
     extension = "vector"
     builds_on: tuple[str, ...] = ()  # other extensions whose versions an index depends on
     library = ""  # of the extension, where the server has to load it when it starts
-    metrics: tuple[str, ...] = ("euclidean", "angular", "ip")  # that the index has
+    metrics: tuple[str, ...] = ("euclidean", "angular", "ip")  # of the index
     takes_sparse = False  # sparse vectors, too
     streams_training_set = True
     # What people call the software whose versions are stored; a subclass adds its own.
@@ -117,7 +117,7 @@ class PostgresANN(InstallableExtension, QueriedTable):
 
     def use_attribute_index(self, choice: str) -> None:
         """Have indexes of the attributes, too: none; auto, as serves each; btree or gin alone."""
-        AttributeIndexes(choice, {})  # which says what is wrong with it
+        AttributeIndexes(choice, {})  # raises for a choice that is unknown
         self._build_options = replace(self._build_options, attribute_index=choice)
 
     def use_division(self, divide: DivisionMaker | None) -> None:

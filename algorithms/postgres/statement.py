@@ -33,8 +33,8 @@ class QueryStatement:
     column: Column  # the type of the query's vector
     example: str  # a query's vector as a literal, to look at the plan
     settings: Mapping[str, str]  # of the session
-    index: str | None  # that the plan has to use; None: it has to use none
-    extensions: tuple[str, ...] = ()  # whose libraries define settings, besides pgvector
+    index: str | None  # the plan must use it; None: the plan must use no index
+    extensions: tuple[str, ...] = ()  # their libraries define settings, besides pgvector's
     conditions: WhereClause | None = None  # of a filter: whichever plan the server chooses is a result
     example_values: tuple[str, ...] = ()  # of the filter, beside the vector
     has_payload: bool = False  # a column beside the id

@@ -26,7 +26,7 @@ class BuildOptions:
     only_serves: bool = False  # the index was built before, with any amount of memory
     attributes: NamedAttributes | None = None  # of the rows, beside their vectors
     payload: str = ""  # what queries return beside the ids: nothing, text or vector
-    attribute_index: str = NONE  # which indexes there are of them
+    attribute_index: str = NONE  # the indexes of attributes
     matches: Mapping[SharedShape, int] = field(default_factory=dict)  # filters of queries, rows that pass
     kinds: Mapping[str, Kind] = field(default_factory=lambda: KINDS)  # types of the attributes' columns
     divide: DivisionMaker | None = None  # what makes several indexes of vectors in place of one

@@ -69,7 +69,7 @@ def create_table(connection: psycopg.Connection[Any], name: str, column: Column)
     connection.execute(f"CREATE TABLE {name} {column.table_definition}")
     if column.is_plain:
         connection.execute(f"ALTER TABLE {name} ALTER embedding SET STORAGE PLAIN")
-    for statement in column.partition_definitions(name):  # which have the storage of the table
+    for statement in column.partition_definitions(name):  # they inherit the storage of the table
         connection.execute(statement)
 
 

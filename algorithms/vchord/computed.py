@@ -15,7 +15,7 @@ from .arguments import CLUSTERING_OPTIONS, VchordArguments
 from .centroids import CentroidSource, CentroidTree, Connection, Facts, Shape
 from .on_gpu import ClusteringOnGpu
 
-MOST_THREADS = 255  # that VectorChord takes
+MOST_THREADS = 255  # the limit of VectorChord
 # VectorChord's arguments that our k-means takes as well, with its own names for them.
 OWN_NAMES = {
     "sampling_factor": "sampling_factor",

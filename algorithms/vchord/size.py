@@ -4,7 +4,7 @@ import math
 
 _PAGE = 8192
 _ROOM = 8160  # for tuples and their line pointers, besides the page's header and its link to the next
-_PARALLEL_PAGES = 32  # that vectors are begun in at the same time
+_PARALLEL_PAGES = 32  # filled at the same time
 
 
 def automatic_lists(rows: int) -> list[int]:

@@ -135,7 +135,7 @@ class ConfigFile(YamlFile):
         if not _MODULE.fullmatch(definition["module"]):
             self.fail((*where, "module"), f"'{shown(definition['module'])}' is no module of Python")
         self.checked((*where, "disabled"), definition.get("disabled", False), bool)
-        if definition.get("base_args") != {}:  # which files of ann-benchmarks have
+        if definition.get("base_args") != {}:  # files of ann-benchmarks have {}
             self.checked((*where, "base_args"), definition.get("base_args", []), list)
         for key in ("run_groups", "more_run_groups"):
             groups = definition.get(key, {})

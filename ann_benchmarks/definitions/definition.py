@@ -31,7 +31,7 @@ class Definition:
     query_argument_groups: list[list[Any]]
     disabled: bool
     version: str = ""  # the tag that the user named; its results make a curve of their own
-    settings: Mapping[str, str] = field(default_factory=dict)  # that the user gives its server
+    settings: Mapping[str, str] = field(default_factory=dict)  # given by the user for its server
     varied: tuple[str, ...] = ()  # names of settings with several values: a curve for each
     servers: Servers = ONE_SERVER  # what answers its queries
 
@@ -182,7 +182,7 @@ def supported_data(configs: Iterable[Config]) -> dict[str, dict[str, list[str]]]
 class MissingFolder(UserError):
     """A plug-in imports from a folder beside its own that was not copied with it."""
 
-    is_unavailable = True  # as where a package is missing, the others can run
+    is_unavailable = True  # the others can run, for example if a package is missing
 
 
 def plugin_class(definition: Definition) -> PluginClass:

@@ -14,7 +14,7 @@ from ann_benchmarks.common.text import clean_text, from_json, is_number, shorten
 from .rows import CONDITIONS, FIELDS, GROUPS, NAME, SPECIAL, Field, chosen_fields
 
 ATTRIBUTE = "series"  # of a result file: the fields that are not the default, as JSON
-EXTENSIONS = ("vector", "vchord")  # whose releases a tag may name on a machine without containers
+EXTENSIONS = ("vector", "vchord")  # a tag may name their releases on a machine without containers
 WRITES = ("insert", "update", "delete")
 BATCH = "-batch"  # at the end of the name of a folder, as in ann-benchmarks
 BESIDE = "@"  # in the name of a folder, before what tells its environment from that of the plain folder

@@ -52,7 +52,7 @@ def read_build_arguments(texts: Iterable[str], environment: Mapping[str, str] = 
         packages.pop(name, None)
         values.pop(name, None)
         if not equals and name not in environment:
-            continue  # as Docker does: the Dockerfile's own default
+            continue  # Docker, too, takes the Dockerfile's own default
         values[name] = value if equals else environment[name]
         path = _package(values[name])
         if path is not None:

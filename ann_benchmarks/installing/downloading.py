@@ -122,7 +122,7 @@ class Download:
             environment={**proxies(), **self._package.environment},
             labels={OWNER_LABEL: owner},
             tmpfs={MEMORY: "mode=0700,size=16m"},
-            network_mode="host",  # as builds
+            network_mode="host",  # like builds
             security_opt=["no-new-privileges"],
             log_config=LogConfig(type="none"),
             stdin_open=True,

@@ -27,7 +27,7 @@ from .building import BuildFailed, ImageBuild, ImageBuildOptions, log_path
 from .catalog import SMALL_BASE, ImageCatalog, ImageSpec
 
 DEFAULT_BASE = "debian:trixie-slim"
-FROM_ARCHIVE = "debootstrap"  # as --base
+FROM_ARCHIVE = "debootstrap"  # the value of --base
 BUILT, UNCHANGED, FAILED = "built", "unchanged", "failed"
 _NUMBERS = 3  # columns of the table, from the third on
 

@@ -45,7 +45,7 @@ class Procedure:
     runs: int = 1
     batch: bool = False
     load: Load | None = None  # None: one query after the other, from the algorithm's own process
-    workload: Workload | None = None  # that writes, and has one point
+    workload: Workload | None = None  # it writes, and has one point
     warmup: Warmup | None = None  # None: as the algorithm is used to
     target_recall: float | None = None  # each point is searched for, and its arguments are unknown before
     conditions: Conditions | None = None  # None: the machine as it is

@@ -92,9 +92,9 @@ class Race:
     def __init__(self, contenders: Sequence[Contender], rounds: Rounds) -> None:
         """Nothing is measured yet."""
         self.rounds = rounds
-        self.running = list(contenders)  # who has a turn in the next round
-        self.out: list[Contender] = []  # who is behind for sure
-        self._short: set[Contender] = set()  # who does not reach the target recall
+        self.running = list(contenders)  # they have a turn in the next round
+        self.out: list[Contender] = []  # they are behind for sure
+        self._short: set[Contender] = set()  # they do not reach the target recall
         self.done = 0
         self._logs: dict[Contender, dict[int, float]] = {contender: {} for contender in contenders}
         self._looks, self._next_look = 0, FEWEST_ROUNDS

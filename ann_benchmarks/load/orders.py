@@ -87,4 +87,4 @@ def poisson_arrivals(rate: float, seconds: float, seed: list[int]) -> np.ndarray
     gaps = rng.exponential(1 / rate, math.ceil(expected + 10 * math.sqrt(expected) + 10))
     due = np.cumsum(gaps)
     due = due[: int(np.searchsorted(due, seconds))]
-    return due if len(due) else rng.uniform(0, seconds, 1)  # as one is distributed that came by itself
+    return due if len(due) else rng.uniform(0, seconds, 1)  # the distribution of a single arrival

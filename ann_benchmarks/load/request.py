@@ -17,8 +17,8 @@ from .search import CLOSE_ENOUGH
 
 QUERIES_A_CLIENT = 100  # at least, where neither a number nor a time is given
 OPEN_SECONDS = 10.0  # of a run at a given rate, where nothing else is said
-MOST_STEADY_SECONDS = 30.0  # that a run is longer for the sake of a queue that forgets slowly
-MOST_OPEN_SECONDS = 300.0  # that a run is longer for the sake of a rare percentile
+MOST_STEADY_SECONDS = 30.0  # a run is extended by, for a queue that forgets slowly
+MOST_OPEN_SECONDS = 300.0  # a run is extended by, for a rare percentile
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 

@@ -44,7 +44,7 @@ def highest_rate(is_kept_at: Callable[[float], bool], closed_loop_rate: float) -
             rate = math.sqrt(kept * failed)
         elif kept < closed_loop_rate:
             rate = min(kept * 2, closed_loop_rate)
-        else:  # which was disturbed, if it goes on so
+        else:  # it was disturbed if the next ones are the same
             rate, growth = kept * growth, min(growth**2, 2.0)
 
 

@@ -17,7 +17,7 @@ LEAST_LEAD_IN = 0.5  # s
 MOST_LEAD_IN = 120.0
 SERVICES = 10.0  # answers of each client that a lead-in lasts at least
 HEAVIEST = 0.97  # utilisation that is assumed at most: what is served is known to a few percent only
-OVERLOADED = 1.2  # from which on there is no steady state to wait for
+OVERLOADED = 1.2  # from here on there is no steady state to wait for
 FEWEST = 10  # queries of a third of a run
 GROWTH = 1.5
 

@@ -12,7 +12,7 @@ from .request import Load
 KINDS = ("insert", "update", "delete")  # by their numbers
 LOADED = 0.8  # share of the rows that are there at first, where there are writes beside queries
 LEARNED_FROM = 0.1  # share of the rows that an index is built from if it needs some
-SECONDS = {"inserts": 900.0, "writes": 300.0}  # where nothing else is said
+SECONDS = {"inserts": 900.0, "writes": 300.0}  # by default
 WRITERS = {"inserts": 1, "writes": 4}
 
 

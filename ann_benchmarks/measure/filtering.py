@@ -30,7 +30,7 @@ class PostFilter:
         requested = min(math.ceil(self.factor * count), self.attributes.rows)
         rows = np.asarray(self.query(query.vector, requested), dtype=np.int64)
         if rows.size and not -1 <= rows.min() <= rows.max() < self.attributes.rows:
-            return rows  # which the check of answers says
+            return rows  # the check of answers says so
         rows = rows[rows >= 0]
         return rows[passing(self.attributes, [query.filter], rows[np.newaxis])[0]][:count]
 

@@ -29,8 +29,8 @@ PATIENCE_SHARE = 0.1  # of an open loop's time, for which queries that were due 
 LEAST_PATIENCE = 1.0  # s
 MOST_STEPS_DOWN = 30  # of 5%, from the highest rate that was found, until all runs keep the objective
 MOST_REPEATED_TRIALS = 5  # of the search for it, where others took CPU
-CLOSED_LOOP_SECONDS = 1.0  # that tell what can be served; longer for so many queries
-LEAST_ROUNDS = 5  # that are expected where runs are measured in rounds, one at a time
+CLOSED_LOOP_SECONDS = 1.0  # enough to see what can be served; longer for the least number of queries
+LEAST_ROUNDS = 5  # expected if runs are measured in rounds, one at a time
 CLOSED_LOOP_QUERIES, MOST_CLOSED_LOOP_SECONDS = 4000, 10.0
 
 
@@ -157,7 +157,7 @@ class LoadedPoint:
     def _open(self, clients: Clients, rate: float, run: int) -> Measured:
         queue = None if self._capacity is None else Queue(rate, self._capacity, self.load.clients)
         lead_in = least = 0.0
-        if queue and self.load.objective is not None:  # which is not kept where a queue forgets slowly
+        if queue and self.load.objective is not None:  # an objective is not kept if a queue forgets slowly
             lead_in = min(queue.lead_in_seconds, self.load.run_seconds(len(self.queries), rate))
         elif queue:
             lead_in, least = queue.lead_in_seconds, queue.run_seconds(self._runs_planned)

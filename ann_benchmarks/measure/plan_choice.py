@@ -16,7 +16,7 @@ from .timed import Subject
 
 PLANS = "planner_plans"  # the attribute that is stored whenever plans were compared
 MOST_QUERIES = 100
-LEAST_QUERIES = 10  # that are answered by several plans, for their times to say something
+LEAST_QUERIES = 10  # answered by several plans, for their times to mean something
 SECONDS = 2.0  # for all of it
 _ROUNDING = 1e-9
 _SEED = 0

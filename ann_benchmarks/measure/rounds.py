@@ -74,7 +74,7 @@ class TurnsTaken:
     sent_once: list[float] = field(default_factory=list)  # shares of the queries, to fill caches; or 0
     found_facts: dict[str, Any] = field(default_factory=dict)  # of the search for its arguments
     plugin_facts: dict[str, Any] = field(default_factory=dict)  # of the last turn: others have theirs since
-    plan_facts: dict[str, Any] | None = None  # which are found once, when it is stored first
+    plan_facts: dict[str, Any] | None = None  # found once, when it is stored first
     recording: Recording = field(default_factory=Recording)
 
 
@@ -165,7 +165,7 @@ class EnteredJob:
             one.plan_facts is None for one in self.contenders.values()
         )
         with self._active() if needs_index else nullcontext():
-            for place, contender in sorted(self.contenders.items()):  # as the definition has its points
+            for place, contender in sorted(self.contenders.items()):  # in the definition's order of points
                 if not is_last and is_of_others(self._path(place), facts):
                     continue
                 own = {

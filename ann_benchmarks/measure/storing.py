@@ -211,7 +211,7 @@ class PointStore:
         is_open = shown.facts.get("loop") == "open"
         return PointDone(
             label=name,
-            path=self.job.path(query_arguments),  # as _placed has left it
+            path=self.job.path(query_arguments),  # in the folder that _placed has chosen
             recall=float(found.mean()),
             recall_interval=share_interval(found),
             runs=len(runs),

@@ -144,7 +144,7 @@ def read_cpu(servers: Sequence[int] | None) -> CPUReading | None:
         usable = os.sched_getaffinity(0)
         lines = (_PROC / "stat").read_text().splitlines()
         moment = time.perf_counter()
-    except (OSError, ValueError, KeyError, AttributeError):  # as on macOS
+    except (OSError, ValueError, KeyError, AttributeError):  # for example on macOS
         return None
     rows = [line.split() for line in lines if line.startswith("cpu") and line[3].isdigit()]
     cores = [[int(field) for field in row[1:]] for row in rows if int(row[0][3:]) in usable]

@@ -32,8 +32,8 @@ class Plugin:
     def __init__(self, algorithm: Any) -> None:
         """Take the constructed algorithm."""
         self.algorithm = algorithm
-        self.query_arguments: tuple[Any, ...] = ()  # as they were set last
-        self._way: Callable[[Any, int], Any] | None = None  # that all queries go, instead of its own ones
+        self.query_arguments: tuple[Any, ...] = ()  # those set last
+        self._way: Callable[[Any, int], Any] | None = None  # all queries go this way instead of its own
         self._batch: list[Any] = []  # the answers to the last one that went this way
 
     @property

@@ -42,7 +42,7 @@ def environment_of(attrs: Mapping[str, Any]) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     for name, title in sorted(version_names(attrs).items(), key=lambda item: item[0] != "postgres_version"):
         facts[title] = str(attrs[name]).partition(" ")[0]  # Debian adds that of its package
-    if "docker_image" in attrs or "cpu" in attrs:  # which this project alone stores
+    if "docker_image" in attrs or "cpu" in attrs:  # only this project stores these
         facts["container"] = "docker_image" in attrs
     if "server" in attrs and not facts.get("container"):
         facts["server"] = str(attrs["server"])

@@ -22,7 +22,7 @@ THEIR_METRICS = (
     "k-nn", "epsilon", "largeepsilon", "rel", "qps", "p50", "p95", "p99", "p999", "distcomps", "build",
     "candidates", "indexsize", "queriessize",
 )  # fmt: skip
-COLUMNS = ["algorithm", "parameters", "count", *THEIR_METRICS, "dataset"]  # as in ann-benchmarks
+COLUMNS = ["algorithm", "parameters", "count", *THEIR_METRICS, "dataset"]  # the columns of ann-benchmarks
 OUR_METRICS = [name for name in standard_metrics if name not in THEIR_METRICS]
 OWN_COLUMNS = [*OUR_METRICS, QPS_AT_RECALL, "batch_mode", "distance", "run_count"]
 # What most readers look for comes next, as far as there is any; then everything else by name.
@@ -41,7 +41,7 @@ OF_COMPARISONS = {PARTS, COUNTS}  # what is computed for them and for pictures a
 def row(run: Run, qps_at_recall: float) -> dict[str, Any]:
     """Return the cells of one run by column; lists as JSON."""
     cells: dict[str, Any] = {
-        "algorithm": run.series.folder,  # which tells a batch from single queries
+        "algorithm": run.series.folder,  # it tells a batch from single queries
         "parameters": run.parameters,
         "count": run.count,
         **run.metrics,

@@ -30,7 +30,7 @@ RESULTS_FOLDER = "results"
 LONGEST_NAME = 230  # file systems take 255 bytes; while it is written, a file has a longer name
 TRUTH_ATTRIBUTE = "truth"
 UNUSABLE = "distances_unusable"  # the attribute that a result gets here: how many were no numbers
-NO_NEIGHBOR = -1  # where fewer were found than requested
+NO_NEIGHBOR = -1  # fewer were found than requested
 ARRAYS = ("times", "neighbors", "distances")
 KINDS_OF_NUMBERS = ("fiu", "iu", "fiu")  # of the arrays
 SETTLED_NS = 2_000_000_000  # the coarsest time stamps of file systems in use (FAT) are 2 s apart
@@ -112,7 +112,7 @@ def read_result(path: Path, with_neighbors: bool = True) -> Result:
         attrs = _attributes(file)
         rows = neighbors[()] if with_neighbors else np.empty((0, neighbors.shape[1]), neighbors.dtype)
         seconds = times[()]
-        if not 0 <= float(seconds.min()) <= float(seconds.max()) < LARGEST:  # which NaN fails
+        if not 0 <= float(seconds.min()) <= float(seconds.max()) < LARGEST:  # NaN fails this
             raise UserError(f"{path} is no result: its times are not all seconds of at least 0")
         if with_neighbors and rows.min() < NO_NEIGHBOR:
             raise UserError(f"{path} is no result: a neighbour is below {NO_NEIGHBOR}, which is none")
@@ -120,7 +120,7 @@ def read_result(path: Path, with_neighbors: bool = True) -> Result:
         unusable = np.isnan(found) | np.isneginf(found)
         if count := np.count_nonzero(unusable):
             attrs[UNUSABLE] = int(count)
-            found[unusable] = np.inf  # as where nothing was found
+            found[unusable] = np.inf  # the value of a neighbor that was not found
         return Result(path, attrs, seconds, rows, found)
 
 

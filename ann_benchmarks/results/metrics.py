@@ -20,7 +20,7 @@ from .measurement import Measurement, best_throughput, throughput
 from .percentiles import PERCENTILES
 from .recall import RECALL_SLACK, completeness_of_each, fifth_percentile, recall
 
-HIGHER, LOWER = True, False  # which values are the better ones
+HIGHER, LOWER = True, False  # the better values
 QPS_AT_RECALL = "qpsatrecall"
 TARGET_RECALL = 0.95  # the throughput at it is the one that people quote
 

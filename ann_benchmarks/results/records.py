@@ -43,7 +43,7 @@ class Rate:
     p99: float
     p999: float
     failed: int = 0
-    late: int = 0  # that were due and had not been begun when the phase ended
+    late: int = 0  # due, and not begun when the phase ended
 
     @property
     def estimate(self) -> Estimate:
@@ -100,14 +100,14 @@ class Record:
     name: str  # the index with its arguments, as the plug-in writes it
     arguments: list[Any]
     query_arguments: list[Any]
-    clients: int  # that query
+    clients: int  # they query
     writers: int
     rate: float | None  # requested writes per second; None: as fast as possible
     phases: list[Phase]
     windows: dict[str, list[Any]] = field(default_factory=dict)
     attrs: dict[str, Any] = field(default_factory=dict)
     path: Path = Path()
-    monitoring: dict[str, Any] | None = None  # as monitoring.stored has it as JSON
+    monitoring: dict[str, Any] | None = None  # the JSON of monitoring.stored
 
     @cached_property
     def series(self) -> Series:

@@ -241,7 +241,7 @@ def load_dataset(
     if unknown:
         truths.read("")
     for name in {filters[path] for path in unknown if path in judges}:
-        with suppress(TruthError):  # which each of its results says
+        with suppress(TruthError):  # each of its results says so
             truths.read(name)
     number = processes or fitting_processes([int(stamps[path][1]) for path in unknown if path in stamps])
     try:

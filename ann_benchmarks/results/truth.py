@@ -150,6 +150,6 @@ def filter_of(path: Path) -> str:
         return ""
     try:
         series = stored_series(read_attributes(path))
-    except (UserError, OSError):  # which reading it says
+    except (UserError, OSError):  # reading it says so
         return ""
     return series.filter if series else ""

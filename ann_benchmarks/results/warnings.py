@@ -148,7 +148,7 @@ def of_build(attrs: Mapping[str, Any]) -> Iterator[str]:
         )
     elif "no longer fits into" in str(attrs.get("build_notices", "")):
         yield "the index outgrew maintenance_work_mem: the build took longer than it would with more memory"
-    if attrs.get("index_reused") and "tier" not in attrs:  # which no index is built on
+    if attrs.get("index_reused") and "tier" not in attrs:  # no index is built on a tier
         yield "the index was built by an earlier run: its build time is from then"
 
 
@@ -239,7 +239,7 @@ def remarks(facts: Mapping[str, Any]) -> list[str]:
             f"the throughput still rose after {facts['warmup_seconds']:.0f} s of warm-up: give --warmup N"
         )
     filled = [share for share in facts.get("run_sent_once") or [] if share]
-    if len(filled) > 1 and min(filled) < 1:  # where memory suffices, caches are filled once
+    if len(filled) > 1 and min(filled) < 1:  # with enough memory, caches are filled once
         said.append(
             Remark(
                 f"caches had to be filled before {len(filled)} of {len(facts['run_sent_once'])} runs, and"

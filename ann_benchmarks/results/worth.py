@@ -12,7 +12,7 @@ from ann_benchmarks.common.distributions import student_quantile
 
 from .intervals import CONFIDENCE, NORMAL
 
-MANY_RUNS = 10  # from which on their differences show all that there is
+MANY_RUNS = 10  # from here on, their differences show all that there is
 BLOCKS = 16  # of each of fewer runs, whose means show how long queries stay alike
 MOST_LAG = 0.95
 RARE = 1.0  # beyond something, queries come so many at a time: it is the less certain how alike they are

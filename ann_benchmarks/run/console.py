@@ -24,7 +24,7 @@ from ann_benchmarks.results.warnings import FIGURE, gathered
 from .outcomes import JobOutcome
 
 MOST_ROWS = 12  # of the table at the end
-MOST_POINTS = 40  # that have a table of their own
+MOST_POINTS = 40  # in a table
 
 
 class Console:
@@ -77,7 +77,7 @@ class Console:
     def ended(self) -> None:
         """Say what is to be known of points: one line for each kind of remark."""
         found, self._remarks = gathered(self._remarks), []
-        with suppress(OSError):  # where the terminal is lost
+        with suppress(OSError):  # the terminal may be lost
             for text, names in found:
                 whose = (
                     f"{len(names)} of {self._measured} points" if self._measured else f"{len(names)} phases"

@@ -172,14 +172,14 @@ def check_options(args: argparse.Namespace, is_simulated: bool) -> None:
     check_server_options(args)
     check_rounds_options(args)
     check_workload_options(args)
-    if args.workload is None:  # which takes some of those for clients, and says which
+    if args.workload is None:  # a workload takes some of those for clients, and says which
         check_load_options(args)
     clients, most = most_clients(args), most_processes()
     if clients > most and not args.scheduler:
         raise UserError(f"{clients:,} clients are as many processes or threads; this machine allows {most:,}")
     if args.scheduler:
         check_scheduler(args.scheduler)  # before anything is built
-    most = max(usable_cores() - 1, 1)  # as in ann-benchmarks: what supervises them needs a core, too
+    most = max(usable_cores() - 1, 1)  # like ann-benchmarks: what supervises them needs a core, too
     if args.parallelism > most:
         raise UserError(
             f"--parallelism {args.parallelism} leaves no core free; with {counted(usable_cores(), 'core')},"

@@ -49,7 +49,7 @@ class ProcessWorker:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.crash_report = _nameless_file()
-        report = Connection(os.dup(self.crash_report.fileno()))  # as which a file is handed on
+        report = Connection(os.dup(self.crash_report.fileno()))  # a file is handed on as a connection
         # Not a daemon: those may not have child processes, which plug-ins may want.
         self.process = context.Process(target=serve, args=(theirs, report, version))
         try:

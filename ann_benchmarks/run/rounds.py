@@ -46,7 +46,7 @@ class Conductor:
         self._ends: float | None = None  # of the budget, on the monotonic clock
         self._fewest = 0  # races that went on beyond their budget for the least number of rounds
         # Of one race:
-        self._inside: dict[str, Worker] = {}  # who holds the index of each job, by the job's label
+        self._inside: dict[str, Worker] = {}  # by the label of the job whose index it holds
         self._done: list[PointDone] = []
         self._is_torn = False  # a process has ended, with what it held of others than the culprit
 

@@ -147,7 +147,7 @@ class Book:
         times = values[: 2 * queries].reshape(-1, 2).copy()
         arrivals = values[2 * room : 2 * (room + queries)].reshape(-1, 2).copy()
         rows = values[4 * room : 4 * room + queries].astype(np.int64)
-        del values  # which would keep the memory mapped
+        del values  # they would keep the memory mapped
         self._unmap()
         return Readings(times[:, 0], times[:, 1], arrivals[:, 0], arrivals[:, 1].astype(np.int64), rows)
 

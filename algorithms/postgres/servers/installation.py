@@ -86,7 +86,7 @@ def read_release(archive: Path, extension: str) -> ExtensionRelease:
     library = f"{PurePosixPath(named or extension).name}.so"
     libraries = {PurePosixPath(path).name for path in files}
     if named is None and library not in libraries and f"{extension}-{version}.so" in libraries:
-        library = f"{extension}-{version}.so"  # as its SQL script names it
+        library = f"{extension}-{version}.so"  # the name in its SQL script
     contents = {name: _one(archive, files, name) for name in (control, library)}
     script = re.compile(rf"{re.escape(extension)}--[\w.+~-]+\.(sql|control)")
     for name in {PurePosixPath(path).name for path in files}:

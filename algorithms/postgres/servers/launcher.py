@@ -28,7 +28,7 @@ def main() -> None:
         if os.getppid() != parent:
             sys.exit("the parent ended before the server started")
     os.umask(0o077)
-    os.chdir(sys.argv[6])  # as the user, who could otherwise be somewhere it may not go
+    os.chdir(sys.argv[6])  # after the change of user, who might not be allowed in the old folder
     os.execv(sys.argv[7], sys.argv[7:])
 
 

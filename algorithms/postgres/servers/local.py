@@ -27,7 +27,7 @@ _PORT = "5432"  # a part of the socket's name, and nothing else
 _START_SECONDS = 60
 _ENDING_SECONDS = 15
 _STILL_ENDING = "pre-existing shared memory block"  # in PostgreSQL's own words, which are English in locale C
-_FIRST_LIBRARIES = ("citus",)  # that do not load after others
+_FIRST_LIBRARIES = ("citus",)  # they refuse to load after others
 _RECOVERING = ("starting up", "not yet accepting connections", "in recovery mode")
 
 

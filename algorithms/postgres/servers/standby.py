@@ -20,8 +20,8 @@ class StandbyServer(LocalServer):
         """Take the primary, which has to run; what it keeps is in a folder beside the primary's."""
         super().__init__(primary.programs, folder_beside(primary.data_folder, f"replica{number}"), number)
         self.primary, self._name = primary, f"ann_benchmarks_replica{number}"
-        self.backups = 0  # that this process has begun to make
-        self.backup_seconds = 0.0  # that the last one took, 0: an earlier run has made it
+        self.backups = 0  # begun by this process
+        self.backup_seconds = 0.0  # of the last one; 0: an earlier run has made it
         self._is_useless = False
 
     def check_programs(self) -> None:

@@ -54,7 +54,7 @@ class CitusEngine(CoordinatorEngine):
         super().__init__()
         self._extension = extension
         self._guards: list[tuple[Server, psycopg.Connection[Any]]] = []  # the coordinator's first
-        self._settings: Mapping[str, str] = {}  # that the user has on the shards now
+        self._settings: Mapping[str, str] = {}  # of the user on the shards now
         self._parts: list[str] = []  # the names of the distributed table's parts, one a shard
 
     def prepare(self, server: Server) -> tuple[str, ...]:

@@ -35,9 +35,9 @@ class _Host:
 
     place: tuple[str, int]  # host and port
     account: tuple[str, str]  # user and database
-    start: Any  # which no two servers share
+    start: Any  # no two servers share it
     version: str  # of Citus
-    has_cluster: bool  # that users have made in the database
+    has_cluster: bool  # users have made one in the database
 
 
 def check_nodes(coordinator: Server, servers: Sequence[Server]) -> None:

@@ -38,7 +38,7 @@ _SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # PATH lacks them f
 _WAIT_SECONDS, _START_SECONDS = 30, 60
 _STATEMENTS = 100  # prepared ones that a server connection keeps; a session has fewer than ten
 _MOST_CLIENTS = 10_000
-_SERVER_CONNECTIONS = 500  # that our server takes
+_SERVER_CONNECTIONS = 500  # the limit of our server
 _OTHER_FILES = 2 * _SERVER_CONNECTIONS + 200  # those, the clients that check them, and pgbouncer's own
 # Of a connect_query: pgbouncer writes it into a buffer of 512. With a longer one, nobody can connect.
 _MOST_BYTES = 506
@@ -94,7 +94,7 @@ class PoolSettings:
 
     mode: str
     size: int  # server connections; in session mode, as many as there are clients
-    settings: Mapping[str, str]  # as the server writes them
+    settings: Mapping[str, str]  # in the server's own spelling
 
 
 def configuration(server: Mapping[str, Any], folder: Path, pool: PoolSettings) -> str:
@@ -106,7 +106,7 @@ def configuration(server: Mapping[str, Any], folder: Path, pool: PoolSettings) -
         "listen_port": PORT,
         "unix_socket_dir": str(folder),
         "unix_socket_mode": "0700",
-        "auth_type": "any",  # who reaches the socket may connect, as to the server itself
+        "auth_type": "any",  # access to the socket is enough, like for the server itself
         "pool_mode": "transaction" if is_shared else SESSION,
         # Besides those that are measured, one that checks each server connection.
         "max_client_conn": str(clients + _SERVER_CONNECTIONS),
@@ -114,7 +114,7 @@ def configuration(server: Mapping[str, Any], folder: Path, pool: PoolSettings) -
         "server_lifetime": str(_LONG),
         "server_idle_timeout": "0",
         "server_login_retry": "1",
-        "query_wait_timeout": "0",  # who waits for a server connection is slow, and not turned away
+        "query_wait_timeout": "0",  # a client that waits for a server connection is slow; it is not refused
         "log_connections": "0",
         "log_disconnections": "0",
         "log_stats": "0",
@@ -159,7 +159,7 @@ class PgBouncer:
         """Take the program; nothing is started yet."""
         self._program = program
         self._process: subprocess.Popen[bytes] | None = None
-        self._server: Server | None = None  # that it was started for
+        self._server: Server | None = None  # the pooler was started for it
         self._folder = Path()
         self._text = ""  # of its configuration
         self._finalizer: Any = None

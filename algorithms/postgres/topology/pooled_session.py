@@ -33,7 +33,7 @@ class PooledStatement(QueryStatement):
 
     is_shared: bool = False  # clients share server connections
     expected: Mapping[str, str] = field(default_factory=dict)  # all settings, as the server writes them
-    local: Mapping[str, str] | None = None  # that each query sets in its transaction; None: it has none
+    local: Mapping[str, str] | None = None  # each query sets them in its transaction; None: it has none
 
     @property
     def reading(self) -> str:

@@ -12,7 +12,7 @@ from psycopg import pq
 
 CLIENT_APPLICATION = "ann_benchmarks_client"
 _INTERVAL_SECONDS = 0.05
-_PAUSES_A_SAMPLE = 20  # where a sample takes long, as on a loaded machine, there are fewer
+_PAUSES_A_SAMPLE = 20  # fewer if samples take long, such as on a loaded machine
 _STOP_SECONDS = 5.0
 _STATEMENT = b""  # a statement without a name, which the next run replaces
 # A session that this user may not see has no state.

@@ -168,7 +168,7 @@ class ServerWatch:
         try:
             return _if_available(lambda: answered(lambda: reader.read(self._table, self._index))) or {}
         except NoAnswer:
-            self._connection = None  # as after a sampler that is stuck
+            self._connection = None  # the same as after a sampler that is stuck
             return {}
 
     def _used(self) -> Used | None:

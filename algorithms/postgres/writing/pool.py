@@ -37,7 +37,7 @@ class WriteAccess:
     table: str
     column: FixedColumn
     settings: Mapping[str, str]  # of the session
-    extensions: tuple[str, ...]  # whose libraries define settings, besides pgvector
+    extensions: tuple[str, ...]  # their libraries define settings, besides pgvector's
 
 
 @dataclass(frozen=True)

@@ -226,7 +226,7 @@ class _Manhattan(_Moved):
     """The sum of |x - q|, a query at a time: there is no product. Nothing cancels out in a sum of sizes."""
 
     def weigh(self, queries: np.ndarray, moved: np.ndarray) -> None:
-        odd = ~(_squares(moved) < LONGEST**2)  # as in _Euclidean
+        odd = ~(_squares(moved) < LONGEST**2)  # the bound of _Euclidean
         moved[odd] = 0
         self.weights = moved
         self.error = self.slack * np.abs(moved).sum(axis=1, dtype=np.float64) + self.dimension * UNDERFLOW

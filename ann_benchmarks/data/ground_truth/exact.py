@@ -16,7 +16,7 @@ BLOCK_ROWS = 2**15  # rows searched at once: their scores stay in the processor'
 BLOCK_VALUES = 2**22  # of these rows: about 150 MiB, with the lists that are made of them
 ROUNDING = 1e-11  # of the largest score: more than float64 sums of thousands of products are off by
 
-Run = Callable[[Callable[[slice], None], Iterable[slice]], Any]  # as `map`, in threads or not
+Run = Callable[[Callable[[slice], None], Iterable[slice]], Any]  # a kind of `map`, in threads or not
 
 
 def exact_distances(

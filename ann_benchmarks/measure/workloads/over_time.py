@@ -45,7 +45,7 @@ def run_together(members: Sequence[Any], tick: Callable[[float], object]) -> flo
                 done.result()
         except BaseException:
             for member in members:
-                member.abort()  # which wakes who waits for one
+                member.abort()  # this wakes whoever waits for one
             raise
     return start
 
