@@ -14,7 +14,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.common.text import say
 from ann_benchmarks.pricing.prices import read_prices
-from ann_benchmarks.website import create_website
+from ann_benchmarks.website.build import create_website
 from ann_benchmarks.website.plots import all_plot_variants
 from ann_benchmarks.website.submissions import create_submissions_site
 

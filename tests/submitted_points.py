@@ -5,14 +5,13 @@ import random
 from pathlib import Path
 
 from ann_benchmarks.fields.series import Series
-from ann_benchmarks.pricing.prices import Instance, PriceList, Quote, Volume
+from ann_benchmarks.pricing.prices import Instance, PriceList
 from ann_benchmarks.results.metrics import standard_metrics
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.submission.manifest import Manifest
-from ann_benchmarks.website.build import script
-from ann_benchmarks.website.pages import FOLDER, environment
-from ann_benchmarks.website.submissions.pages import pages_of, rows_of, table_page
-from ann_benchmarks.website.submissions.reading import SubmittedBundle, SubmittedPoint
+from ann_benchmarks.website.build import FOLDER, script, template_environment
+from ann_benchmarks.website.bundles import SubmittedBundle, SubmittedPoint
+from ann_benchmarks.website.submissions import submitted_pages, submitted_rows, table_page
 
 GB = 1 << 30
 
@@ -21,8 +20,8 @@ def made_up_bundle(number, points):
     """Return a bundle of this many points: 2 algorithms by 5 numbers of clients, on one machine."""
     draw = random.Random(number)
     size, price = 4 * 2 ** (number % 5), 100.0 * (1 + number % 5)
-    prices = PriceList(Path("prices.yml"), "Some cloud", "a page", "2026-01-01", "USD", 730, ())
-    quote = Quote(Instance(f"machine-{number % 5}", 8, size, price), Volume("disk", 100, 10.0))
+    instance = Instance(f"machine-{number % 5}", 8, size, price, local=100.0)
+    prices = PriceList(Path("prices.yml"), "Some cloud", "a page", "2026-01-01", "USD", 730, (instance,))
     found = []
     for i in range(points):
         recall, qps, clients = draw.uniform(0.6, 0.999), draw.uniform(10, 5000), 4 ** (i % 5)
@@ -36,26 +35,22 @@ def made_up_bundle(number, points):
                 "disk": "a disk",
                 "run_count": 5,
             },
-            **{"postgres_version": f"18.{number % 3}", "vector_version": f"0.8.{i % 2}", "index_size": 4e5},
-            **{
-                "recall_low": recall - 0.01,
-                "recall_high": recall,
-                "qps_low": 0.9 * qps,
-                "qps_high": 1.1 * qps,
-            },
+            **{"postgres_version": f"18.{number % 3}", "vector_version": f"0.8.{i % 2}", "run_count": 5},
+            **{"index_size": 4e5, "table_size": 8e5, "recall_low": recall - 0.01, "recall_high": recall},
+            **{"qps_low": 0.9 * qps, "qps_high": 1.1 * qps},
             "build_arguments": json.dumps(["euclidean", {"M": 8 * (1 + i % 3)}]),
         }
         series = Series(("vchord", "pgvector_hnsw")[i // 5 % 2], clients=clients)
         run = Run(f"data-{number % 4}", 10, "euclidean", series, f"Index(ef={i})", metrics, attrs)
-        found.append(SubmittedPoint(run, run if i % 7 == 0 else None, f"{number}-{i}", i % 10 == 0, quote))
+        found.append(SubmittedPoint(run, run if i % 7 == 0 else None, f"{number}-{i}", i % 10 == 0))
     manifest = Manifest(f"Bundle {number}", "2026-01-31T12:00:00+00:00", "published", 0.95)
     return SubmittedBundle(Path(f"bundle-{number}"), manifest, found, prices)
 
 
 def made_up_table(bundles=20, points=50):
     """Return the HTML of the table of made-up bundles."""
-    pages = pages_of([made_up_bundle(number, points) for number in range(bundles)])
-    return table_page(environment(), pages, rows_of(pages))
+    pages = submitted_pages([made_up_bundle(number, points) for number in range(bundles)])
+    return table_page(template_environment(), pages, submitted_rows(pages))
 
 
 def write_made_up_table(folder):

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ann_benchmarks.website.data import points_data
 
 from ann_benchmarks.comparing.changes import properties
 from ann_benchmarks.experiments.findings import StepPoint
@@ -21,7 +22,6 @@ from ann_benchmarks.results.kinds import checked_attributes
 from ann_benchmarks.results.tiers import as_tier_run
 from ann_benchmarks.submission.checking.identity import other_fields
 from ann_benchmarks.website.columns import columns_of
-from ann_benchmarks.website.data import points_data
 
 from .report_data import make_run
 from .test_checker_honest import point

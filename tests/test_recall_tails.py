@@ -17,7 +17,7 @@ from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.recall import COUNTS, fifth_interval, fifth_percentile, recall_counts
 from ann_benchmarks.results.runs import interval, load_runs
 from ann_benchmarks.results.tails import RecallTail, counts_of, evenly_missed, tails_at
-from ann_benchmarks.website.data import tails_data
+from ann_benchmarks.website.plots import tails_data
 
 from .plotting_data import make_result, make_truth, request_of
 from .report_data import make_run

@@ -11,9 +11,8 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.fields.series import Series
+from ann_benchmarks.website.bundles import bundle_folders, plain_text
 from ann_benchmarks.website.submissions import create_submissions_site
-from ann_benchmarks.website.submissions.columns import plain_text
-from ann_benchmarks.website.submissions.reading import bundle_folders
 
 from .page import Page
 from .programs import call_program

@@ -115,12 +115,12 @@ def test_hardware_versions_and_selectivity_are_filters(browser, site, facet, val
 
 def test_prices_limit_what_is_shown(browser, site):
     run = shown(browser, site / "index.html")
-    prices = [float(text) for text in run("cells('Price a month (USD)').filter((t) => t !== '–')")]
+    prices = [float(text) for text in run("cells('Price of a month (USD)').filter((t) => t !== '–')")]
     assert len(set(prices)) == 2  # of the large server, none is known
-    run(f"setLimit('Price a month at most', {min(prices)})")
+    run(f"setLimit('Price of a month at most', {min(prices)})")
     assert set(run("cells('Bundle')")) == {"A small server"} and "most=" in run("location.hash")
     qps, queries = run(
-        "[cells('QPS')[0], cells('Queries for 1 USD')[0]].map((t) => parseFloat(t.replaceAll(',', '')))"
+        "[cells('QPS')[0], cells('Queries per USD')[0]].map((t) => parseFloat(t.replaceAll(',', '')))"
     )
     assert queries == pytest.approx(qps * 730 * 3600 / min(prices), rel=0.01)
 

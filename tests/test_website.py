@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.website import create_website
-from ann_benchmarks.website.build import PageNames
-from ann_benchmarks.website.data import natural
-from ann_benchmarks.website.plots import all_plot_variants, escape
-from ann_benchmarks.website.writing import load_records, windows_data
+from ann_benchmarks.website.build import PageNames, create_website
+from ann_benchmarks.website.columns import natural
+from ann_benchmarks.website.plots import all_plot_variants, escape, load_records, windows_data
 
 from .page import Page
 from .plotting_data import make_result, make_truth

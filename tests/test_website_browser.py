@@ -8,7 +8,8 @@ import pytest
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.metrics import standard_metrics
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.website import build, create_website
+from ann_benchmarks.website import build
+from ann_benchmarks.website.build import create_website
 from ann_benchmarks.website.plots import all_plot_variants
 
 from .browser import CHROMIUM, Browser

@@ -10,8 +10,8 @@ import pytest
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.at_recall import at_recall
 from ann_benchmarks.results.filtered import filtered_speed
-from ann_benchmarks.website import create_website
-from ann_benchmarks.website.data import server_column
+from ann_benchmarks.website.build import create_website
+from ann_benchmarks.website.columns import server_column
 
 from .browser import CHROMIUM, Browser
 from .filtered_data import make_filtered

@@ -140,7 +140,7 @@ def read_more(path: Path, *names: str) -> list[np.ndarray] | None:
         if None in arrays:
             return None
         for name, array in zip(names, arrays, strict=True):
-            if problem := _problem_of(file, array, "fiu"):
+            if problem := array_problem(file, array, "fiu"):
                 raise UserError(f"{path} is not complete: '{name}' {problem}")
         return [array[()] for array in arrays]
 
@@ -205,7 +205,7 @@ def _array(file: h5py.File, name: str) -> h5py.Dataset | None:
     return h5py.Dataset(found)
 
 
-def _problem_of(file: h5py.File, array: Any, kinds: str) -> str | None:
+def array_problem(file: h5py.File, array: Any, kinds: str) -> str | None:
     """Say why an array of numbers cannot be read, None if it can; without reading it."""
     if not isinstance(array, h5py.Dataset):
         return "is no array"
@@ -218,7 +218,7 @@ def _problem(file: h5py.File, arrays: list[Any]) -> str | None:
     if missing := [name for name, array in zip(ARRAYS, arrays, strict=True) if array is None]:
         return f"it has no {', '.join(missing)}"
     for name, array, kinds in zip(ARRAYS, arrays, KINDS_OF_NUMBERS, strict=True):
-        if problem := _problem_of(file, array, kinds):
+        if problem := array_problem(file, array, kinds):
             return f"'{name}' {problem}"
     times, neighbors, distances = arrays
     shape = neighbors.shape

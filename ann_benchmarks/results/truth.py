@@ -1,5 +1,6 @@
 """The true distances of a dataset, by which its results are judged."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -65,18 +66,18 @@ class TruthFile:
     With the name of a filter set, they are those under its filters.
     """
 
-    def __init__(self, dataset: str, filter: str = "") -> None:
+    def __init__(self, dataset: str, filter: str = "", path: Path | None = None) -> None:
         self.dataset, self.filter = dataset, filter
-        try:  # a result may name what can be no filter
-            self._path = truth_file(dataset, filter and checked_name(filter, "filter"))
+        try:  # a result may name what cannot be a filter
+            self.path = path or truth_file(dataset, filter and checked_name(filter, "filter"))
         except UserError as error:
             raise TruthError(str(error)) from error
         try:
-            self.stamp: Stamp = file_stamp(self._path)
+            self.stamp: Stamp = file_stamp(self.path)
         except OSError:
             how = f"run.py --dataset {dataset} --filter {filter}" if filter else "run.py or create_dataset.py"
             raise TruthError(
-                f"{self._path}, which holds the true distances, is missing: restore it, or make it with {how}"
+                f"{self.path}, which holds the true distances, is missing: restore it, or make it with {how}"
             ) from None
         self._truth = Truth(np.empty((0, 0)))
         self._marks: dict[int, set[str]] = {}
@@ -85,20 +86,24 @@ class TruthFile:
     def read(self) -> None:
         """Read the distances; TruthError if they cannot be."""
         try:
-            found = stored_truth(self.dataset, self.filter)
-            self._truth = Truth(found.known_distances, bool(self.filter))
-            self._published = found.published
+            distances, self._published = self.read_distances()
+            self._truth = Truth(distances, bool(self.filter))
         except UserError as error:
             raise TruthError(str(error)) from error
         except DAMAGE as error:
-            raise TruthError(f"{self._path} cannot be read: {reason_of(error)}") from error
+            raise TruthError(f"{self.path} cannot be read: {reason_of(error)}") from error
+
+    def read_distances(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """Read the distances, and those published that they replace."""
+        found = stored_truth(self.dataset, self.filter)
+        return found.known_distances, found.published
 
     def covering(self, queries: int, count: int) -> Truth:
         """Return all true distances; UserError if a result has more queries or neighbours."""
         stored_queries, stored_count = self._truth.distances.shape
         if queries > stored_queries or not 1 <= count <= stored_count:
             raise UserError(
-                f"it has {queries} queries with {count} neighbours, {self._path} the truth of"
+                f"it has {queries} queries with {count} neighbours, {self.path} the truth of"
                 f" {stored_queries} with {stored_count}: it was run on another version of the dataset"
             )
         return self._truth
@@ -117,10 +122,10 @@ class Truths:
     They are read when they are needed, and what shows whether a file has changed is taken before that.
     """
 
-    def __init__(self, dataset: str) -> None:
+    def __init__(self, dataset: str, open_file: Callable[[str, str], TruthFile] = TruthFile) -> None:
         """Look up those without a filter; TruthError where they are missing."""
-        self.dataset = dataset
-        self._files = {"": TruthFile(dataset)}
+        self.dataset, self._open_file = dataset, open_file
+        self._files = {"": open_file(dataset, "")}
         self._read: set[str] = set()
 
     def stamp(self, filter: str) -> Stamp | None:
@@ -140,7 +145,7 @@ class Truths:
 
     def _file(self, filter: str) -> TruthFile:
         if filter not in self._files:
-            self._files[filter] = TruthFile(self.dataset, filter)
+            self._files[filter] = self._open_file(self.dataset, filter)
         return self._files[filter]
 
 

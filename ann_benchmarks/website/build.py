@@ -1,43 +1,119 @@
-"""Groups the results into pages and writes them."""
+"""The site of all results: groups them into pages, and writes their HTML with the data that scripts draw."""
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
+from jinja2 import Environment, FileSystemLoader
 from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import atomic_path
-from ann_benchmarks.plotting.styles import assign_styles, result_styles
+from ann_benchmarks.common.numbers import counted
+from ann_benchmarks.plotting.styles import (
+    DARK_COLORS,
+    DASHES,
+    LIGHT_COLORS,
+    Style,
+    assign_styles,
+    result_styles,
+    told_apart,
+)
 from ann_benchmarks.pricing.prices import PriceList
 from ann_benchmarks.results.file import iter_result_paths
+from ann_benchmarks.results.metrics import OF_FILTERS, TARGET_RECALL, drawable, pareto_frontier
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run, load_runs
 
-from .pages import FOLDER, Page, Styles, detail_page, environment, index_page
-from .writing import as_run, load_records
+from .columns import SiteColumn, points_data
+from .costs import price_columns
+from .filtered import filter_columns, filter_section
+from .plots import (
+    all_plot_variants,
+    chart_data,
+    load_records,
+    others_data,
+    pairs,
+    pgfplots,
+    plot_title,
+    record_run,
+    styles_data,
+    tails_data,
+    writing_data,
+)
 
-Place = tuple[bool, str, str, int]  # batch mode, distance, dataset, k
+FOLDER = Path(__file__).parent
+PREVIEW = "recall/time"
+MAIN = ("recall/time", "recall/p50", "recall/p99")  # plots that are not folded
 LONGEST_NAME = 120  # characters of a file, far below what file systems take
 SCRIPTS = (
-    *("dom", "marks", "scales", "points", "curves", "state", "details", "chart", "pointing"),
-    *(
-        "frontiers",
-        "recall",
-        "compare",
-        "recalls",
-        "filtered",
-        "others",
-        "bars",
-        "writing",
-        "filters",
-        "table",
-        "preview",
-        "page",
-    ),
+    *("dom", "marks", "scales", "points", "curves", "state", "details", "chart", "pointing", "frontiers"),
+    *("recall", "compare", "recalls", "filtered", "others", "bars", "writing", "filters", "table", "preview"),
+    "page",
 )  # each uses those before it; the site has them in one file
+
+Place = tuple[bool, str, str, int]  # batch mode, distance, dataset, k
+Styles = dict[str, dict[str, Style]]  # by column and name
+
+
+@dataclass
+class Page:
+    """A page of results, of one dataset by algorithms or of one algorithm by datasets.
+
+    `links` is the column whose names are other pages, `files` are those pages. `titles` has the dataset of
+    each result by its identity.
+    """
+
+    title: str
+    group: str  # the heading of the index under which it is listed
+    file: str
+    links: str
+    titles: dict[int, str]
+    runs: list[Run] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
+    siblings: dict[int, str] = field(default_factory=dict)  # the same dataset by k
+    prices: PriceList | None = None  # of the servers
+
+    @property
+    def is_of_dataset(self) -> bool:
+        """Whether it shows one dataset."""
+        return self.links == "algorithm"
+
+    @property
+    def summary(self) -> str:
+        """What is on it, in words."""
+        of_what = counted(len(self.files), "algorithm" if self.is_of_dataset else "dataset")
+        parts = [f"{counted(len(self.runs), 'point')} of {of_what}"] if self.runs else []
+        return ", ".join([*parts, *([counted(len(self.records), "workload")] if self.records else [])])
+
+    @property
+    def columns(self) -> list[SiteColumn]:
+        """The columns that distinguish curves on this page, besides those of every page."""
+        prices = price_columns({id(run): self.prices for run in self.runs} if self.prices else {})
+        if self.is_of_dataset:
+            series = SiteColumn("series", "Series of results", "words", lambda run: run.algorithm, True)
+            return [series, *filter_columns(self.runs), *prices]
+        return [
+            SiteColumn("dataset", "Dataset", "words", lambda run: self.titles[id(run)], True),
+            SiteColumn("k", "k", "number", lambda run: run.count, True),
+            *prices,
+        ]
+
+    def series(self) -> dict[str, list[Run]]:
+        """Return the results by curve, as ann-benchmarks draws them."""
+        series: dict[str, list[Run]] = {}
+        for run in self.runs:
+            title = self.titles[id(run)]
+            of_dataset = title if run.algorithm == run.series.name else f"{title}, {run.algorithm}"
+            series.setdefault(run.algorithm if self.is_of_dataset else of_dataset, []).append(run)
+        return series
 
 
 def create_website(
@@ -59,27 +135,29 @@ def create_website(
     datasets, algorithms = group_results(runs, records)
     styles: Styles = {
         "series": result_styles({run.algorithm for run in runs}),
-        "algorithm": assign_styles({run.series.name for run in (*runs, *map(as_run, records))}),
+        "algorithm": assign_styles({run.series.name for run in (*runs, *map(record_run, records))}),
         "dataset": assign_styles(page.title for page in datasets),
     }
-    pages, templates = [*datasets, *algorithms], environment()
+    pages, templates = [*datasets, *algorithms], template_environment()
     for page in pages:
         page.prices = prices
-    try:
-        write(folder / "website.css", (FOLDER / "website.css").read_text(encoding="utf-8"))
-        write(folder / "website.js", script())
-        for page in tqdm(pages, desc="pages", unit="page", disable=None, leave=False):
-            write(folder / page.file, detail_page(templates, page, styles, variants, latex, scatter))
-        write(folder / "index.html", index_page(templates, pages, styles))
-    except OSError as error:
-        raise UserError(f"cannot write the site to {folder}: {error.strerror or error}") from error
+    shown = tqdm(pages, desc="pages", unit="page", disable=None, leave=False)
+    html = ((one.file, detail_page(templates, one, styles, variants, latex, scatter)) for one in shown)
+    write_site(folder, html, index_page(templates, pages, styles))
     return len(pages) + 1
 
 
-def write(path: Path, text: str) -> None:
-    """Write a file of the site, whole or not at all."""
-    with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+def write_site(folder: Path, pages: Iterable[tuple[str, str]], index: str) -> None:
+    """Write pages, (name, HTML), and their index, each whole or not at all; UserError if that fails."""
+    style = (FOLDER / "website.css").read_text(encoding="utf-8")
+    first = [("website.css", style), ("website.js", script())]
+    try:
+        for files in (first, pages, [("index.html", index)]):
+            for name, text in files:
+                with atomic_path(folder / name) as temporary:
+                    temporary.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write the site to {folder}: {error.strerror or error}") from error
 
 
 def script() -> str:
@@ -111,7 +189,7 @@ def group_results(runs: Sequence[Run], records: Sequence[Record]) -> tuple[list[
     """
     names = PageNames()
     titles: dict[int, str] = {}
-    written_to = [(place_of(as_run(record)), record) for record in records]
+    written_to = [(place_of(record_run(record)), record) for record in records]
     datasets: dict[Place, Page] = {}
     for place in sorted({*map(place_of, runs), *(place for place, _ in written_to)}):
         batch, distance, dataset, count = place
@@ -143,3 +221,90 @@ def group_results(runs: Sequence[Run], records: Sequence[Record]) -> tuple[list[
 def place_of(run: Run) -> Place:
     """Return what a page of a dataset is of; sorted, they are in the order of the index."""
     return run.batch, run.distance, run.dataset, run.count
+
+
+def template_environment() -> Environment:
+    """Return what fills in the templates, escaping every text."""
+    made = Environment(
+        loader=FileSystemLoader(FOLDER / "templates"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    made.globals.update(light_colors=LIGHT_COLORS, dark_colors=DARK_COLORS, counted=counted)
+    return made
+
+
+def detail_page(
+    templates: Environment, page: Page, styles: Styles, variants: Sequence[str], latex: bool, scatter: bool
+) -> str:
+    """Return the HTML of a page of results, with the data that its scripts draw."""
+    charts, empty = [], []
+    for variant in variants:
+        if any(drawable(*pair) for pair in pairs(page.runs, variant)):
+            charts.append(
+                chart_data(variant) | {"latex": latex_code(page, variant, scatter) if latex else ""}
+            )
+        elif not OF_FILTERS.intersection(all_plot_variants[variant]):
+            empty.append(plot_title(variant))
+    points = points_data(page.runs, page.columns)
+    writing = writing_data(page.records) if page.records else None
+    words: dict[str, set[str]] = {}
+    for column in [*points["columns"], *(writing["columns"] if writing else [])]:
+        words.setdefault(column["id"], set()).update(column.get("words", ()))
+    data = {
+        "points": points,
+        "tails": tails_data(page.runs),
+        "writing": writing,
+        "links": {"column": page.links, "files": page.files},
+        "charts": [{key: chart[key] for key in ("id", "x", "y", "better")} for chart in charts],
+        "styles": {
+            column: styles_data(told_apart({name: known[name] for name in words[column] if name in known}))
+            for column, known in styles.items()
+            if column in words
+        },
+        "others": others_data() if any(column["id"] == "ramat" for column in points["columns"]) else [],
+        "dashes": DASHES,
+        "target": TARGET_RECALL,
+    }
+    template = templates.get_template("detail.html")
+    filters = filter_section(page.runs) if page.is_of_dataset else None
+    return template.render(
+        filters=filters, main=MAIN, page=page, charts=charts, empty=empty, scatter=scatter, data=data
+    )
+
+
+def latex_code(page: Page, variant: str, scatter: bool) -> str:
+    """Return the pgfplots code of a plot and, with `scatter`, below it that of its scatter plot."""
+    x, y = all_plot_variants[variant]
+    codes = []
+    for is_scatter in (False, True) if scatter else (False,):
+        chosen = []
+        for name, runs in page.series().items():
+            values = pairs(runs, variant)
+            order = pareto_frontier(values, x, y)[is_scatter]
+            if order:
+                chosen.append((name, [values[i] for i in order]))
+        codes.append(pgfplots(x, y, chosen, is_scatter))
+    return "\n\n".join(codes)
+
+
+def index_page(templates: Environment, pages: Sequence[Page], styles: Styles) -> str:
+    """Return the HTML of the index, with what its scripts draw as previews."""
+    groups = [(group, list(members)) for group, members in groupby(pages, attrgetter("group"))]
+    data = {"previews": {page.file: list(preview(page, styles)) for page in pages}, "dashes": DASHES}
+    return templates.get_template("index.html").render(groups=groups, data=data)
+
+
+def preview(page: Page, styles: Styles) -> Iterator[dict[str, Any]]:
+    """Yield the recall/QPS frontier of each algorithm, or dataset, of a page."""
+    filters = Counter(run.series.filter for run in page.runs)
+    shown = "" if "" in filters else max(filters, key=lambda name: filters[name], default="")
+    of_name: dict[str, list[Run]] = {}
+    for run in page.runs:
+        if run.series.filter != shown:  # it is another question
+            continue
+        of_name.setdefault(run.series.name if page.is_of_dataset else page.titles[id(run)], []).append(run)
+    known = styles["algorithm" if page.is_of_dataset else "dataset"]
+    apart = styles_data(told_apart({name: known[name] for name in of_name}))
+    for name, runs in of_name.items():
+        values = pairs(runs, PREVIEW)
+        frontier, _ = pareto_frontier(values, *all_plot_variants[PREVIEW])
+        yield {"style": apart[name], "points": [[float(f"{v:.4g}") for v in values[i]] for i in frontier]}

@@ -1,19 +1,26 @@
-"""The columns of results on the pages, and which of them results can be filtered by."""
+"""The columns of tables of results, which of them results can be filtered by, and their data on a page."""
 
-from collections.abc import Callable, Sequence
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from ann_benchmarks.common.numbers import size_text
 from ann_benchmarks.fields.rows import CONDITIONS, FIELDS, SPECIAL, Field
+from ann_benchmarks.plotting.facets import servers
 from ann_benchmarks.results.attributes import version_names
 from ann_benchmarks.results.built import build_arguments
+from ann_benchmarks.results.environment import UNKNOWN
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.metrics import all_metrics, standard_metrics
 from ann_benchmarks.results.runs import Run, interval, number
 from ann_benchmarks.results.speeds import EXACT_SEARCH
+from ann_benchmarks.results.tiers import as_tier_run, whole_machine
 from ann_benchmarks.results.warnings import main_wait, warnings_of_one
 
+DIGITS = 6  # of a number, more than any of them is sure
 Value = str | float | None
 
 
@@ -73,22 +80,20 @@ def version(attribute: str) -> Callable[[Run], str | None]:
     return lambda run: (text(run, attribute) or "").split(" (")[0] or None
 
 
-def waits(run: Run) -> str | None:
-    """Return what the sessions mostly waited for, if it was much."""
-    return guarded(lambda: main_wait(run.attrs))
+def guarded(write: Callable[[Run], str]) -> Callable[[Run], str | None]:
+    """Return a function that writes a text, None where the attributes of a foreign file do not allow it."""
+
+    def written(run: Run) -> str | None:
+        try:
+            return write(run) or None
+        except (LookupError, TypeError, ValueError, AttributeError):
+            return None
+
+    return written
 
 
-def warnings(run: Run) -> str | None:
-    """Return what the reader of a figure should know about it."""
-    return guarded(lambda: "; ".join(warnings_of_one(run)))
-
-
-def guarded(write: Callable[[], str]) -> str | None:
-    """Return a text, None if the attributes of a foreign file are not what it takes."""
-    try:
-        return write() or None
-    except (LookupError, TypeError, ValueError, AttributeError):
-        return None
+waits = guarded(lambda run: main_wait(run.attrs))
+warnings = guarded(lambda run: "; ".join(warnings_of_one(run)))
 
 
 def attribute(name: str) -> Callable[[Run], float | None]:
@@ -167,3 +172,84 @@ def columns_of(runs: Sequence[Run]) -> tuple[SiteColumn, ...]:
         SiteColumn(name, title, "words", version(name), True) for name, title in sorted(names.items())
     )
     return (*OF_SERIES, *field_columns(), *OF_TIERS, *versions, *OF_MEASURING)
+
+
+def column_data(column: SiteColumn, runs: Sequence[Run]) -> dict[str, Any] | None:
+    """Return a column with its values in the order of the results; None if no result has one.
+
+    Words stand once, in `words`, in the order in which they are listed; `at` has their places, -1 for none.
+    One value that all have is in `same`, other numbers are in `values`, with intervals in `low` and `high`.
+    """
+    values = [column.value(run) for run in runs]
+    if column.kind == "words":
+        texts = [None if value is None else str(value) for value in values]
+        words = sorted({text for text in texts if text is not None}, key=natural)
+        if not words:
+            return None
+        index = {word: i for i, word in enumerate(words)}
+        data: dict[str, Any] = {
+            "words": words,
+            **compact("at", [-1 if text is None else index[text] for text in texts]),
+        }
+    else:
+        numbers = [json_number(value) for value in values]
+        if all(value is None for value in numbers):
+            return None
+        data = compact("values", numbers)
+        intervals = [column.bounds(run) for run in runs] if column.bounds else []
+        if any(intervals):
+            data["low"] = [json_number(one.low) if one else None for one in intervals]
+            data["high"] = [json_number(one.high) if one else None for one in intervals]
+    marks = {"facet": column.is_facet, "condition": column.is_condition}
+    told = {name: True for name, is_so in marks.items() if is_so}
+    return {"id": column.id, "label": column.label, "kind": column.kind, **told, **data}
+
+
+def compact(name: str, values: list[Any]) -> dict[str, Any]:
+    """Return the values by this name, or the one that they all are."""
+    return {"same": values[0]} if all(value == values[0] for value in values) else {name: values}
+
+
+def json_number(value: Value) -> float | int | None:
+    """Return a number as short as it may be, None for what JSON has no number for."""
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    if float(value).is_integer():
+        return int(value)
+    return float(f"{value:.{DIGITS}g}")
+
+
+def natural(text: str) -> tuple[Any, ...]:
+    """Return a key that sorts numbers in a text by size, amounts of memory too; "all" is the most."""
+    if text == "all":
+        return ((2, 0.0, ""),)
+    size = re.fullmatch(r"([\d.,]+) ([MG])B", text)
+    if size:
+        return ((0, float(size[1].replace(",", "")) * {"M": 1, "G": 1024}[size[2]], ""),)
+    parts = re.split(r"(\d+)", text)
+    return tuple((0, float(part), "") if i % 2 else (1, 0.0, part.lower()) for i, part in enumerate(parts))
+
+
+def points_data(runs: Sequence[Run], extra: Iterable[SiteColumn]) -> dict[str, Any]:
+    """Return all columns of the results: first those that a page adds, then those of every result."""
+    of_all = (*extra, server_column(runs), *columns_of(runs), ram_column(runs))
+    columns = [column_data(column, runs) for column in of_all]
+    return {"count": len(runs), "columns": [column for column in columns if column is not None]}
+
+
+def server_column(runs: Sequence[Run]) -> SiteColumn:
+    """Return the server of each result as far as it is known, nothing where all are of one."""
+    places, _, names = servers(runs)
+    known = {place: name for place, name in enumerate(names) if name not in ("", UNKNOWN)}
+    of_run = {id(run): known.get(place) for run, place in zip(runs, places, strict=True) if len(known) > 1}
+    return SiteColumn("server", "Server", "words", lambda run: of_run.get(id(run)), True)
+
+
+def ram_column(runs: Sequence[Run]) -> SiteColumn:
+    """Return where results are drawn against available RAM, in bytes, as plot.py --tiers does."""
+    tier_runs = [as_tier_run(run) for run in runs]
+    machine = whole_machine(tier_run for tier_run in tier_runs if tier_run)
+    places = {
+        id(run): tier_run.ram or machine for run, tier_run in zip(runs, tier_runs, strict=True) if tier_run
+    }
+    return SiteColumn("ramat", "", "bytes", lambda run: places.get(id(run)))

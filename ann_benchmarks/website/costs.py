@@ -1,10 +1,10 @@
 """The columns of what the server of a result costs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.pricing.prices import Capacity, PriceList, Quote
+from ann_benchmarks.pricing.prices import PriceList, Quote
 from ann_benchmarks.pricing.servers import needed_capacity
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.runs import Run, interval
@@ -12,43 +12,50 @@ from ann_benchmarks.results.runs import Run, interval
 from .columns import SiteColumn, Value
 
 
-def price_columns(prices: PriceList | None) -> list[SiteColumn]:
+def price_columns(prices: Mapping[int, PriceList]) -> list[SiteColumn]:
     """Return the instance that fits the server of a result, its price, and queries for it; else none.
 
-    The queries are those of a month at the throughput of the result itself, at its own recall.
+    `prices` has the list for each result by its identity. The queries are those of a month at the throughput
+    of the result itself, at its own recall.
     """
-    if prices is None:
+    lists = {id(one): one for one in prices.values()}
+    if not lists:
         return []
-    quote_for = cache(prices.quote)
+    quotes = {key: cache(one.quote) for key, one in lists.items()}
+    codes = {one.currency for one in lists.values()}
+    code = codes.pop() if len(codes) == 1 else "unit of the currency"
 
-    def priced(value: Callable[[Quote], Value]) -> Callable[[Run], Value]:
-        def of_run(run: Run) -> Value:
-            found = _quote(run, quote_for)
-            return None if found is None else value(found)
+    def priced(value: Callable[[Run, Quote, PriceList], Value]) -> Callable[[Run], Value]:
+        def written(run: Run) -> Value:
+            listed = prices.get(id(run))
+            if listed is None:
+                return None
+            try:
+                return value(run, quotes[id(listed)](needed_capacity(run)), listed)
+            except UserError:  # no instance fits, or what it must have is not known
+                return None
 
-        return of_run
+        return written
 
-    def queries(run: Run) -> float | None:
-        found = _quote(run, quote_for)
-        return None if found is None else run.metrics["qps"] * prices.seconds / found.price
+    queries = priced(lambda run, quote, listed: run.metrics["qps"] * listed.seconds / quote.price)
 
     def bounds(run: Run) -> Interval | None:
-        found, rate = _quote(run, quote_for), interval(run, "qps")
-        if found is None or rate is None or run.series.is_open:
+        found, rate = queries(run), interval(run, "qps")
+        if not isinstance(found, float) or rate is None or run.series.is_open:
             return None
-        return Interval(*(end * prices.seconds / found.price for end in rate))
+        return Interval(*(end * found / run.metrics["qps"] for end in rate))
 
-    code = prices.currency
+    def row(id: str, label: str, kind: str, value: Callable[[Run, Quote, PriceList], Value]) -> SiteColumn:
+        return SiteColumn(id, label, kind, priced(value), kind == "words")
+
     return [
-        SiteColumn("instance", "Instance of this size", "words", priced(lambda q: q.instance.name), True),
-        SiteColumn("month", f"Price of a month ({code})", "number", priced(lambda q: q.price)),
+        row("instance", "Instance of this size", "words", lambda _, quote, __: quote.instance.name),
+        row("month", f"Price of a month ({code})", "number", lambda _, quote, __: quote.price),
         SiteColumn("queriespermoney", f"Queries per {code}", "number", queries, bounds=bounds),
-        SiteColumn("prices", "Prices", "words", priced(lambda _: f"{prices.label}, {prices.date}")),
+        row(
+            "prices",
+            "Prices",
+            "words",
+            lambda _, __, listed: f"{listed.label}, {listed.date}, {listed.currency}",
+        ),
     ]
-
-
-def _quote(run: Run, quote_for: Callable[[Capacity], Quote]) -> Quote | None:
-    try:
-        return quote_for(needed_capacity(run))
-    except UserError:
-        return None

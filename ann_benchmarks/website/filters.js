@@ -16,11 +16,11 @@ class Filters {
     this.facets = site.state.facets
       .filter((facet) => facet.id !== "series")
       .map((facet) => this.choices(facet));
-    const hasPrices = Boolean(site.column("price"));
+    const hasPrices = Boolean(site.column("month"));
     this.limits = [
       this.limit("Recall at least", "least", 1, "any"),
       ...(data.table ? [] : [this.limit("Compare at recall", "at", 1, "")]),
-      ...(hasPrices ? [this.limit("Price a month at most", "most", Number.MAX_VALUE, "any")] : []),
+      ...(hasPrices ? [this.limit("Price of a month at most", "most", Number.MAX_VALUE, "any")] : []),
     ];
     this.split = this.curves();
     this.panel.append(

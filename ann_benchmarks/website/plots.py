@@ -1,19 +1,24 @@
-"""The kinds of plot on the website, by ann-benchmarks' names: as data for scripts, and as pgfplots code."""
+"""What charts show besides the columns of a page: kinds of plot, by ann-benchmarks' names, and writes."""
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from functools import cache
 from typing import Any
 
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.plotting.published import read_tiers
+from ann_benchmarks.plotting.styles import Style
+from ann_benchmarks.published import published_names
+from ann_benchmarks.results.attributes import plain_attributes
 from ann_benchmarks.results.metrics import all_metrics, plot_label, standard_metrics
-from ann_benchmarks.results.runs import Run
+from ann_benchmarks.results.records import Phase, Rate, Record, iter_record_paths, over_time, read_record
+from ann_benchmarks.results.runs import Run, skipped
+from ann_benchmarks.results.tails import counts_of
 
-_IN_PAIRS = {
-    "k-nn",
-    "recall",
-    "epsilon",
-    "largeepsilon",
-    "rel",
-    "qps",
-}  # the names below combine these
+from .columns import SiteColumn, json_number, points_data
+
+_IN_PAIRS = {"k-nn", "recall", "epsilon", "largeepsilon", "rel", "qps"}  # the names below combine these
 _AGAINST_RECALL = {
     "time": "qps",
     "p50": "p50",
@@ -100,3 +105,120 @@ def pgfplots(
         r"\end{figure}",
     ]
     return "\n".join(lines)
+
+
+def tails_data(runs: Sequence[Run]) -> list[list[int] | None]:
+    """Return of each result the steps of recall, then the queries with all of them, all but one and so on.
+
+    What no query falls short of is left out at the end; None where recall by query is not known.
+    """
+    found: list[list[int] | None] = []
+    for run in runs:
+        counts = counts_of(run)
+        least = next((place for place, number in enumerate(counts) if number), 0)
+        found.append([len(counts) - 1, *reversed(counts[least:])] if counts else None)
+    return found
+
+
+def styles_data(styles: dict[str, Style]) -> dict[str, list[int]]:
+    """Return each name's colour, marker and dash."""
+    return {name: list(asdict(style).values()) for name, style in styles.items()}
+
+
+@cache
+def others_data() -> list[dict[str, Any]]:
+    """Return each publication with such figures: its lines, RAM over size of the index, as shares."""
+    found = []
+    for name in published_names():
+        try:
+            published = read_tiers(name)
+        except UserError:  # its tables are about something else
+            continue
+        lines = [
+            {
+                "name": line.name,
+                **{
+                    panel: [[json_number(point.x), json_number(point.y)] for point in points]
+                    for panel, points in line.panels.items()
+                },
+            }
+            for line in published.lines
+        ]
+        found.append({"id": name, "label": published.label, "lines": lines})
+    return found
+
+
+def load_records() -> Iterator[Record]:
+    """Yield each record that can be read; say on stderr which cannot, and why."""
+    for path in iter_record_paths():
+        try:
+            yield read_record(path)
+        except UserError as error:
+            skipped(path, error)
+
+
+def record_run(record: Record) -> Run:
+    """Return a record as a result without metrics, so that it is listed and filtered like one."""
+    attrs = plain_attributes(({"clients": record.clients} if record.clients else {}) | record.attrs)
+    distance = str(attrs.get("distance", "unknown"))
+    nothing = dict.fromkeys(standard_metrics, math.nan)
+    series = record.series.without("workload", "writers", "write_rate")  # columns of their own
+    return Run(record.dataset, record.count, distance, series, record.name, nothing, attrs)
+
+
+def writing_data(records: Sequence[Record]) -> dict[str, Any]:
+    """Return the columns of the records, like those of results, and the phases of each."""
+    runs = [record_run(record) for record in records]
+    of_run = {id(run): record for run, record in zip(runs, records, strict=True)}
+    columns = [
+        SiteColumn("workload", "Workload", "words", lambda run: of_run[id(run)].workload),
+        SiteColumn("writers", "Writers", "number", lambda run: of_run[id(run)].writers),
+        SiteColumn("rate", "Requested writes (1/s)", "number", lambda run: of_run[id(run)].rate),
+    ]
+    return {
+        **points_data(runs, columns),
+        "phases": [[phase_data(phase) for phase in record.phases] for record in records],
+        "windows": [windows_data(record) for record in records],
+    }
+
+
+def windows_data(record: Record) -> dict[str, list[float | int | None]]:
+    """Return what happened over time: `at` in s, and the figures by name; empty where that was not stored."""
+    try:
+        middles, figures = over_time(record.windows)
+    except UserError:
+        return {}
+    known = {name: [json_number(value) for value in values] for name, values in figures.items()}
+    return {"at": [json_number(value) for value in middles]} | {
+        name: values for name, values in known.items() if any(values)
+    }
+
+
+def phase_data(phase: Phase) -> dict[str, Any]:
+    """Return what the charts show of a phase: shares, ms, KiB, operations a second."""
+    values = {
+        "p99": in_ms(phase.queries.percentile("p99")) if phase.queries else None,
+        "qps": phase.queries.per_second if phase.queries else None,
+        "recall": phase.recall,
+        "low": phase.recall_low,
+        "high": phase.recall_high,
+        "size": phase.index_size,
+        "rows": phase.rows,
+        "start": phase.start,
+        "reach": phase.seconds_to_reach,
+    }
+    numbers = {name: json_number(value) for name, value in values.items()}
+    writes = {kind: rate_data(rate) for kind, rate in phase.writes.items()}
+    return {"name": phase.name, **{k: v for k, v in numbers.items() if v is not None}, "writes": writes}
+
+
+def rate_data(rate: Rate) -> list[float | int | None]:
+    """Return operations a second with their interval, and the 99th percentile of their time in ms."""
+    return [
+        json_number(value) for value in (rate.per_second, rate.low, rate.high, in_ms(rate.percentile("p99")))
+    ]
+
+
+def in_ms(seconds: float | None) -> float | None:
+    """Return a time in ms, None where it is not known."""
+    return None if seconds is None else seconds * 1e3

@@ -133,7 +133,7 @@ class State {
   // Whether a point is left, by all filters or by all but one facet's.
   keeps(point, but = null) {
     if (this.least !== null && isNumber(point.recall) && !reaches(point, this.least)) return false;
-    if (this.most !== null && !(isNumber(point.price) && point.price <= this.most)) return false;
+    if (this.most !== null && !(isNumber(point.month) && point.month <= this.most)) return false;
     for (const [id, values] of this.chosen) if (id !== but && !values.has(written(point[id]))) return false;
     return true;
   }

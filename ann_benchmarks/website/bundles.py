@@ -1,0 +1,295 @@
+"""Submitted bundles: files as their manifests list them, figures from stored answers, and their columns."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.hdf5 import open_hdf5_file
+from ann_benchmarks.common.names import name_problem
+from ann_benchmarks.common.numbers import size_text
+from ann_benchmarks.common.text import DAMAGE, reason_of, shortened
+from ann_benchmarks.fields.rows import chosen_fields
+from ann_benchmarks.pricing.prices import PriceList, read_prices
+from ann_benchmarks.pricing.servers import measured_server
+from ann_benchmarks.results.attributes import version_names
+from ann_benchmarks.results.file import array_problem
+from ann_benchmarks.results.metrics import all_metrics
+from ann_benchmarks.results.runs import Run, measure
+from ann_benchmarks.results.truth import TruthFile, Truths
+from ann_benchmarks.submission.manifest import MANIFEST, Manifest, file_in, read_manifest, sha256_of
+from ann_benchmarks.submission.truths import truth_name
+
+from .columns import SiteColumn, attribute, build, field_column, metric, text, version, warnings
+from .costs import price_columns
+
+RESULT = re.compile(r"results/([^/]+)/\d+/([^/]+)/([^/]+)\.hdf5")  # dataset, series, arguments
+PRICES = "prices.yml"
+SERVER = "postgres_version"
+LONGEST = 500  # characters of a text of others
+MOST_VERSIONS = 4  # of extensions, that are listed
+# Characters without a width of their own that change the order in which others are shown.
+UNSEEN = dict.fromkeys([0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+
+
+@dataclass(frozen=True)
+class SubmittedPoint:
+    """A row of the table: a measured point, and the same one from cold caches where both were measured.
+
+    `run` is the warm one; of a point that was measured from cold caches alone, both are that. `digest` is
+    the SHA-256 of the file of `run`. A claim is what the report of the bundle rests on.
+    """
+
+    run: Run
+    cold: Run | None
+    digest: str
+    is_claim: bool
+
+
+@dataclass(frozen=True)
+class SubmittedBundle:
+    """A bundle whose files are those that its manifest lists."""
+
+    folder: Path
+    manifest: Manifest
+    points: list[SubmittedPoint]
+    prices: PriceList | None = None
+
+
+@dataclass(frozen=True)
+class SubmittedRow:
+    """A point with the name of its bundle's row in the table, which no other bundle has."""
+
+    point: SubmittedPoint
+    bundle: SubmittedBundle
+    title: str
+
+
+Rows = Mapping[int, SubmittedRow]  # by the identity of the run
+
+
+def bundle_folders(given: Iterable[Path]) -> list[Path]:
+    """Return the folders of bundles: those that are given, or those within one that is not a bundle."""
+    found: dict[Path, Path] = {}
+    for folder in given:
+        inside = [] if (folder / MANIFEST).exists() or not folder.is_dir() else sorted(folder.iterdir())
+        folders = [path for path in inside if path.is_dir() and not path.name.startswith(".")]
+        for one in folders or [folder]:
+            found.setdefault(one.resolve(), one)
+    return list(found.values())
+
+
+def read_bundle(folder: Path) -> SubmittedBundle:
+    """Read a bundle; UserError for one that is damaged or changed, and for a folder without a manifest."""
+    manifest = read_manifest(folder)
+    for name, listed in tqdm(
+        manifest.files.items(), desc=folder.name, unit="file", disable=None, leave=False
+    ):
+        path = file_in(folder, name)
+        if path.stat().st_size != listed.bytes or sha256_of(path) != listed.sha256:
+            raise UserError(f"{path} is not the file that {MANIFEST} lists: its content has changed")
+    for claim in manifest.claims:
+        if claim.file not in manifest.files:
+            raise UserError(f"a claim rests on {shown(claim.file)}, which {MANIFEST} does not list")
+    try:
+        prices = read_prices(file_in(folder, PRICES)) if PRICES in manifest.files else None
+        return SubmittedBundle(folder, manifest, read_points(folder, manifest), prices)
+    except DAMAGE as error:
+        raise UserError(f"{folder} cannot be read: {reason_of(error)}") from None
+
+
+def read_points(folder: Path, manifest: Manifest) -> list[SubmittedPoint]:
+    """Return the points of a bundle, by the names of their files; UserError if it has none."""
+    results = [(name, match) for name in sorted(manifest.files) if (match := RESULT.fullmatch(name))]
+    if not results:
+        raise UserError(f"{folder} holds no result below results/")
+    truths = {match[1]: BundledTruths(folder, manifest, match[1]) for _, match in results}
+    warm: dict[str, tuple[str, Run]] = {}
+    cold: dict[str, tuple[str, Run]] = {}
+    for name, match in tqdm(results, desc=folder.name, unit="point", disable=None, leave=False):
+        path = file_in(folder, name)
+        try:
+            run = measure(path, match[1], truths[match[1]])
+        except UserError as error:
+            raise UserError(f"{path}: {str(error).removeprefix(f'{path} ')}") from None
+        # A file is named by its build and query arguments.
+        place = f"{match[1]}/{run.count}/{run.series.without('caches').folder}/{match[3]}"
+        (cold if run.series.is_cold else warm).setdefault(place, (name, run))
+    claimed = {claim.file for claim in manifest.claims}
+    points = []
+    for place in dict.fromkeys([*warm, *cold]):
+        name, run = warm.get(place) or cold[place]
+        files = {found[place][0] for found in (warm, cold) if place in found}
+        cold_run = cold[place][1] if place in cold else None
+        points.append(SubmittedPoint(run, cold_run, manifest.files[name].sha256, bool(files & claimed)))
+    return points
+
+
+class BundledTruths(Truths):
+    """The true distances of a dataset that a bundle holds, each read when a result needs it."""
+
+    def __init__(self, folder: Path, manifest: Manifest, dataset: str) -> None:
+        super().__init__(dataset, lambda _, filter: BundledTruth(folder, manifest, dataset, filter))
+
+
+class BundledTruth(TruthFile):
+    """The true distances in a file of a bundle; UserError for one that the bundle does not have."""
+
+    def __init__(self, folder: Path, manifest: Manifest, dataset: str, filter: str) -> None:
+        name = truth_name(dataset, filter)
+        if problem := name_problem(name.removeprefix("truth/")):
+            raise UserError(f"its filter '{shown(filter)}' cannot name a file: it {problem}")
+        if name not in manifest.files:
+            raise UserError(f"the bundle has no {shown(name)} to judge it by")
+        super().__init__(dataset, filter, file_in(folder, name))
+
+    def read_distances(self) -> tuple[np.ndarray, None]:
+        """Read a matrix of numbers; UserError for anything else."""
+        with open_hdf5_file(self.path) as file:
+            array = file.get("distances")
+            problem = array_problem(file, array, "fiu")
+            if not problem and (array.ndim != 2 or not array.size):
+                problem = "must be a matrix"
+            distances = np.empty(0) if problem else array[()]
+        if problem or np.isnan(distances).any():
+            raise UserError(f"{self.path} is not a truth file: 'distances' {problem or 'must not have NaN'}")
+        return distances, None
+
+
+def distinct_points(bundles: Iterable[SubmittedBundle]) -> Mapping[int, SubmittedPoint]:
+    """Return the points of bundles by the identity of their runs; a file in several bundles counts once."""
+    found: dict[str, SubmittedPoint] = {}
+    for bundle in bundles:
+        for point in bundle.points:
+            found.setdefault(point.digest, point)
+    return {id(point.run): point for point in found.values()}
+
+
+def plain_text(value: object) -> str:
+    """Return a text of others as one line of bounded length, whose characters stand in their order."""
+    return shortened(str(value).translate(UNSEEN), LONGEST)
+
+
+def machine(run: Run) -> str:
+    """Return what kind of machine it is."""
+    found = measured_server(run)
+    return f"simulated by {text(run, 'tier_method') or 'limits'}" if found.is_simulated else found.name
+
+
+def processors(run: Run) -> str | None:
+    """Return the number of cores that there were, with the kind of processor."""
+    found = measured_server(run)
+    parts = [*([] if found.cpus is None else [f"{found.cpus}"]), found.processor]
+    return " × ".join(parts).strip(" ×") or None
+
+
+def memory(run: Run) -> str | None:
+    """Return the memory that there was: of the tier, of the container or of the machine."""
+    size = measured_server(run).memory
+    return size_text(size) if size else None
+
+
+def disk(run: Run) -> str | None:
+    """Return the disk: the name or the limits of the tier's, else the machine's."""
+    found = measured_server(run)
+    if found.is_simulated:
+        return run.series.tier_disk or (found.disk if found.iops or found.bandwidth else text(run, "disk"))
+    return text(run, "disk") if found.processor else None  # of a server of one's own, nothing is known
+
+
+def server(run: Run) -> str | None:
+    """Return the server with its version."""
+    known = version(SERVER)(run)
+    return f"PostgreSQL {known}" if known else None
+
+
+def extensions(run: Run) -> str | None:
+    """Return the extensions with their versions."""
+    names = sorted(version_names(run.attrs).items(), key=lambda item: item[1].lower())
+    known = ((title, version(name)(run)) for name, title in names if name != SERVER)
+    return (
+        ", ".join(islice((f"{title} {number}" for title, number in known if number), MOST_VERSIONS)) or None
+    )
+
+
+def load(run: Run) -> str:
+    """Return what was special about the load, apart from the caches and the filter."""
+    return run.series.without("caches", "filter").special or "plain"
+
+
+def picked(column: SiteColumn, pick: Callable[[Run], Run | None]) -> SiteColumn:
+    """Return a column of the run that belongs to a row's, which is empty where there is none."""
+    bounds = column.bounds
+    return replace(
+        column,
+        value=lambda run: column.value(chosen) if (chosen := pick(run)) else None,
+        bounds=(lambda run: bounds(chosen) if (chosen := pick(run)) else None) if bounds else None,
+    )
+
+
+def figure(name: str) -> SiteColumn:
+    """Return the column of a metric with a short heading."""
+    return replace(metric(name), label=all_metrics[name].title)
+
+
+def words(name: str, label: str, value: Callable[[Run], str | None], is_facet: bool = True) -> SiteColumn:
+    """Return a column of words."""
+    return SiteColumn(name, label, "words", value, is_facet)
+
+
+def bounded(column: SiteColumn) -> SiteColumn:
+    """Return a column whose words, written by others, are plain texts."""
+    if column.kind != "words":
+        return column
+    return replace(column, value=lambda run: plain_text(found) if (found := column.value(run)) else None)
+
+
+def row_columns(rows: Rows) -> list[SiteColumn]:
+    """Return the columns of submitted points; `rows` has each by the identity of its run."""
+
+    def warm(column: SiteColumn) -> SiteColumn:
+        return picked(column, lambda run: None if run.series.is_cold else run)
+
+    def cold(column: SiteColumn) -> SiteColumn:
+        found = picked(column, lambda run: rows[id(run)].point.cold)
+        return replace(found, id=f"cold{column.id}", label=f"Cold {column.label}")
+
+    def stated(value: Callable[[Manifest], str]) -> Callable[[Run], str]:
+        return lambda run: value(rows[id(run)].bundle.manifest)
+
+    prices = {key: row.bundle.prices for key, row in rows.items() if row.bundle.prices}
+    columns = (
+        words("bundle", "Bundle", lambda run: rows[id(run)].title),
+        words("algorithm", "Algorithm", lambda run: run.series.name),
+        figure("recall"),
+        *(kind(figure(name)) for name in ("qps", "p99") for kind in (warm, cold)),
+        *map(field_column, chosen_fields("servers", "settings")),
+        SiteColumn("clients", "Clients", "number", lambda run: run.series.clients or 1, True),
+        words("memory", "Memory", memory),
+        words("cpu", "CPU", processors),
+        *(warm(one) if one.id == "queriespermoney" else one for one in price_columns(prices)),
+        words("dataset", "Dataset", lambda run: run.dataset),
+        SiteColumn("k", "k", "number", lambda run: run.count, True),
+        words("filter", "Filter", lambda run: run.series.filter, False),
+        SiteColumn("selectivity", "Share of rows that pass", "share", attribute("selectivity"), True),
+        figure("indexsize"),
+        figure("build"),
+        words("built", "Build arguments", build, False),
+        words("parameters", "Parameters", lambda run: run.parameters, False),
+        words("server", "Server", server),
+        words("extensions", "Extensions", extensions),
+        words("disk", "Disk", disk),
+        words("machine", "Machine", machine),
+        words("load", "Load", load),
+        words("claim", "Claim", lambda run: "yes" if rows[id(run)].point.is_claim else "no"),
+        words("division", "Division", stated(lambda manifest: manifest.division)),
+        words("size", "Size", stated(lambda manifest: "miniature" if manifest.mini else "full")),
+        words("warnings", "Warnings", warnings, False),
+        words("made", "Bundle made", stated(lambda manifest: manifest.made[:10]), False),
+    )
+    return [bounded(column) for column in columns]
