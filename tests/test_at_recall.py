@@ -10,11 +10,11 @@ from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.plotting.draw import draw_dataset, draw_tiers
 from ann_benchmarks.reporting.answer import statements
 from ann_benchmarks.reporting.content import Shown, make
-from ann_benchmarks.reporting.memory import needs
 from ann_benchmarks.reporting.pictures import picture_kinds
 from ann_benchmarks.reporting.tables import table_kinds
 from ann_benchmarks.results.at_recall import at_recall, indexes_at_recall, ratio_of_throughputs
 from ann_benchmarks.results.export import write_csv
+from ann_benchmarks.views.memory import needs
 
 from .plotting_data import make_result, make_truth, request_of
 from .report_data import GB, make_run

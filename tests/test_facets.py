@@ -19,9 +19,9 @@ from ann_benchmarks.plotting.draw import draw_dataset
 from ann_benchmarks.plotting.facets import FACETS, panels
 from ann_benchmarks.plotting.figure import View
 from ann_benchmarks.plotting.panels import create_panels
-from ann_benchmarks.plotting.points import Point
 from ann_benchmarks.plotting.styles import assign_styles
 from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.views.points import Point
 
 from .plotting_data import make_result, make_truth, request_of
 from .programs import run_program

@@ -9,7 +9,6 @@ import pytest
 from ann_benchmarks.algorithms.bruteforce.module import ExactScan
 from ann_benchmarks.data.filters import Filter, Predicate, RowAttribute, RowAttributes, passing
 from ann_benchmarks.fields.series import Series
-from ann_benchmarks.reporting.memory import needs
 from ann_benchmarks.results.comparable import (
     Comparison,
     comparable,
@@ -19,6 +18,7 @@ from ann_benchmarks.results.comparable import (
 from ann_benchmarks.results.measurement import Measurement
 from ann_benchmarks.results.metrics import compute_all
 from ann_benchmarks.results.truth import Truth
+from ann_benchmarks.views.memory import needs
 
 from .report_data import make_run
 

@@ -10,13 +10,13 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.draw import draw_dataset
 from ann_benchmarks.plotting.figure import View, create_plot
-from ann_benchmarks.plotting.points import Point
 from ann_benchmarks.plotting.scales import CHARACTER, logit, spaced
 from ann_benchmarks.plotting.styles import LIGHT_COLORS, assign_styles, told_apart
 from ann_benchmarks.results import cache, runs
 from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.metrics import standard_metrics
 from ann_benchmarks.results.runs import load_runs
+from ann_benchmarks.views.points import Point
 
 from .plotting_data import age, as_json, make_result, make_truth, request_of
 from .programs import run_program

@@ -16,7 +16,6 @@ from ann_benchmarks.fields.series import Series
 from ann_benchmarks.plotting.canvas import add_labels, bars_note, draw_bars
 from ann_benchmarks.plotting.draw import draw_dataset
 from ann_benchmarks.plotting.figure import View, create_plot, draw_series, fit_scales
-from ann_benchmarks.plotting.points import Point, points_by_algorithm
 from ann_benchmarks.plotting.scales import parse_scale
 from ann_benchmarks.plotting.styles import assign_styles
 from ann_benchmarks.results.export import export_results
@@ -24,6 +23,7 @@ from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.intervals import Interval, mean_interval
 from ann_benchmarks.results.percentiles import stored_percentiles
 from ann_benchmarks.results.runs import Run, load_runs
+from ann_benchmarks.views.points import Point, points_by_algorithm
 
 from .plotting_data import age, make_result, make_truth, request_of
 

@@ -9,9 +9,9 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.draw import draw_dataset
 from ann_benchmarks.plotting.lines import LinePlot, draw_lines
 from ann_benchmarks.plotting.overlay import table_beside
-from ann_benchmarks.plotting.points import Point, over_first
 from ann_benchmarks.plotting.published import PublishedPoints, read_points, read_series
 from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.views.points import Point, over_first
 
 from .plotting_data import make_result, make_truth, request_of
 from .programs import run_program

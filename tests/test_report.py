@@ -291,10 +291,10 @@ def test_builds_are_listed_once_with_what_the_estimate_missed():
 
 def test_the_table_of_tiers_has_each_index_on_each_tier():
     runs = [make_run("hnsw", ram=ram) for ram in (1, 4, "all")] + [make_run("vchord", ram=1)]
-    first, second, note = make(table_kinds, "table", {"kind": "tiers"}, Shown(runs, [], 0.95))
+    first, spread, second, note = make(table_kinds, "table", {"kind": "tiers"}, Shown(runs, [], 0.95))
     assert [row[0] for row in first.rows] == ["1 GB", "4 GB", "all (64 GB)"] and len(second.rows) == 1
     assert "hnsw, M=16, hnsw(ef=1) (recall 0.950)" in first.caption
-    assert "within 0.0%" in note.text
+    assert "Largest QPS / smallest" in spread.text and "within 0.0%" in note.text
 
 
 def test_a_machine_that_was_slower_is_seen_by_the_cpu_of_a_query():

@@ -8,9 +8,9 @@ import pytest
 
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.reporting.answer import answers, statements
-from ann_benchmarks.reporting.memory import Need, memory_in_short, needs
 from ann_benchmarks.results.at_recall import at_recall, ratio_of_throughputs
 from ann_benchmarks.results.comparable import comparisons, conditions
+from ann_benchmarks.views.memory import Need, memory_in_short, needs
 
 from .report_data import GB, make_inserts, make_run, make_writes
 

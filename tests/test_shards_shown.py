@@ -11,10 +11,11 @@ from ann_benchmarks.experiments.findings import StepPoint, selected
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.plotting.lines import looks_of
 from ann_benchmarks.reporting.content import Shown, make
-from ann_benchmarks.reporting.document import Paragraph, Picture, Table
+from ann_benchmarks.reporting.document import Paragraph, Picture
 from ann_benchmarks.reporting.pictures import picture_kinds
-from ann_benchmarks.reporting.sharding import sharded
 from ann_benchmarks.reporting.tables import table_kinds
+from ann_benchmarks.views.parts import Table
+from ann_benchmarks.views.servers import server_lines
 
 from .report_data import make_run
 
@@ -29,6 +30,11 @@ def result(rate, shards=0, engine="", clients=1, probes=None, **attrs):
     run = make_run("hnsw", rates, clients=clients, **rounds, **parts, **attrs)
     series = run.series.replaced(shards=shards or None, shard_engine=engine, shard_probes=probes)
     return replace(run, series=series)
+
+
+def on_servers(rate, attrs=(), **fields):
+    run = result(rate, **dict(attrs))
+    return replace(run, series=run.series.replaced(**fields))
 
 
 def every(clients=1):
@@ -51,8 +57,9 @@ def test_the_table_has_each_number_and_engine_beside_one_server():
     table, *notes = blocks(table_kinds, "table", every())
     assert isinstance(table, Table)
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-    assert [(row["Shards"], row["Engine"]) for row in rows] == [
-        *(("one server", "-"), ("2", "client"), ("2", "fdw"), ("4", "client"), ("4", "fdw"))
+    assert [row["Servers"] for row in rows] == [
+        *("one server", "2 shards, asked by client", "2 shards, asked by fdw"),
+        *("4 shards, asked by client", "4 shards, asked by fdw"),
     ]
     ratios = [float(row["QPS / one server"].partition(" ")[0]) for row in rows[1:]]
     assert ratios == pytest.approx([0.4, 0.2, 0.2, 0.1], rel=0.01)
@@ -74,20 +81,21 @@ def test_each_number_of_probes_has_a_row_and_says_where_it_does_not_reach_the_re
     runs = [*every(), routed(700.0, 4, 2), short, routed(500.0, 2, 1)]
     table, *_ = blocks(table_kinds, "table", runs)
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-    of_routed = [row for row in rows if row["Engine"] == "routed"]
-    shown = ("Shards", "Probes", "Rows searched", "Rows of a shard")
+    of_routed = [row for row in rows if "routed" in row["Servers"]]
+    shown = ("Servers", "Rows searched", "Rows of a shard")
     assert [tuple(row[name] for name in shown) for row in of_routed] == [
-        *(("2", "1", "50%", "100 to 300"), ("4", "1", "25%", "100 to 300"), ("4", "2", "50%", "100 to 300"))
+        (f"{shards} shards, asked by routed, {probes} of them", share, "100 to 300")
+        for shards, probes, share in ((2, 1, "50%"), (4, 1, "25%"), (4, 2, "50%"))
     ]
     ratios = [row["QPS / one server"].partition(" ")[0] for row in of_routed]
     assert float(ratios[0]) == pytest.approx(0.5, rel=0.01) and ratios[1] == "-"
     assert [row["Recall"] for row in of_routed] == ["0.9500", "0.6000", "0.9500"]
     assert "not reached" in of_routed[1].values() and "not reached" not in of_routed[2].values()
-    assert {row["Probes"] for row in rows if row["Engine"] == "fdw"} == {"-"}
     blocks(picture_kinds, "picture", runs, tmp_path)
     assert (tmp_path / "shards.png").exists()
-    lines = {place.line for curve in sharded(Shown(runs, [], 0.95)) for place in curve.at}
-    assert lines == {"one server", "client", "fdw", "routed, 1 probe", "routed, 2 probes"}
+    _, kinds = server_lines(runs, 0.95, "qps")
+    ways = ("client", "fdw", "routed, 1 of them", "routed, 2 of them")
+    assert {line for line, _ in kinds.values()} == {"one server", *(f"asked by {way}" for way in ways)}
 
 
 def on_tier(run, megabytes):
@@ -107,8 +115,8 @@ def test_small_servers_stand_beside_a_large_one():
     table, *notes = blocks(table_kinds, "table", runs)
     assert isinstance(table, Table)
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-    assert [(row["Shards"], row["RAM of each"]) for row in rows] == [
-        *(("one server", "100 MB"), ("one server", "400 MB"), ("4", "100 MB"))
+    assert [(row["Servers"], row["RAM of each"]) for row in rows] == [
+        *(("one server", "100 MB"), ("one server", "400 MB"), ("4 shards, asked by client", "100 MB"))
     ]
     ratios = [row["QPS / one server"].partition(" ")[0] for row in rows]
     assert float(ratios[0]) == pytest.approx(0.1, rel=0.02) and ratios[1] == "-"
@@ -142,16 +150,27 @@ def test_an_engine_has_one_colour_and_each_load_a_dash():
     assert first["marker"] == third["marker"] and first["ls"] == second["ls"] != third["ls"] == fourth["ls"]
 
 
-@pytest.mark.parametrize(
-    ("kinds", "what", "text"),
-    [
-        (picture_kinds, "picture", "no result on shards reaches a recall of 0.95"),
-        (table_kinds, "table", "there is no result on shards"),
-    ],
-)
-def test_without_shards_a_sentence_says_so(kinds, what, text):
+@pytest.mark.parametrize(("kinds", "what"), [(picture_kinds, "picture"), (table_kinds, "table")])
+def test_without_shards_a_sentence_says_so(kinds, what):
     (note,) = blocks(kinds, what, every()[:1])
-    assert isinstance(note, Paragraph) and text in note.text
+    assert "there is no result on shards, on replicas or through a pooler" in note.text
+
+
+def test_replicas_and_poolers_stand_in_the_same_table_and_picture(tmp_path):
+    copies = [(800.0, {"replicas": 1}), (1900.0, {"replicas": 2})]
+    through = {"pooler": "pgbouncer:transaction", "pool_size": 8}
+    runs = [result(1000.0), result(400.0, 2, "fdw"), *(on_servers(rate, **fields) for rate, fields in copies)]
+    runs.append(on_servers(500.0, {"pooler_cpu_seconds_per_query": 0.0001}, **through))
+    table, *_ = blocks(table_kinds, "table", runs)
+    rows = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    pooled = "through pgbouncer:transaction, with 8 connections"
+    assert list(rows) == ["one server", pooled, "1 replica", "2 replicas", "2 shards, asked by fdw"]
+    assert rows[pooled]["Pooler CPU (ms/query)"] == "0.1000"
+    assert float(rows["2 replicas"]["QPS / one server"].partition(" ")[0]) == pytest.approx(1.9, rel=0.02)
+    lines, _ = server_lines(runs, 0.95, "qps")
+    assert {name.removeprefix("hnsw-c1, "): [point.x for point in line] for name, line in lines.items()} == {
+        "one server": [1, 2], pooled: [1, 2], "replicas": [1, 2], "asked by fdw": [2],
+    }  # fmt: skip
 
 
 def test_a_finding_of_one_server_is_not_looked_for_on_several():
@@ -174,7 +193,9 @@ def test_shards_that_miss_the_recall_have_a_table_and_no_picture(tmp_path):
     table, *_ = blocks(table_kinds, "table", runs)
     assert isinstance(table, Table)
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-    assert [(row["Shards"], row["Recall"]) for row in rows] == [("one server", "0.9500"), ("4", "0.6000")]
+    assert [row["Recall"] for row in rows] == ["0.9500", "0.6000"] and rows[0]["Servers"] == "one server"
     assert "not reached" in rows[1].values()
     (note,) = blocks(picture_kinds, "picture", runs, tmp_path)
-    assert isinstance(note, Paragraph) and "no result on shards reaches a recall of 0.95" in note.text
+    assert (
+        isinstance(note, Paragraph) and "no result on several servers reaches a recall of 0.95" in note.text
+    )

@@ -15,8 +15,8 @@ from matplotlib.legend import Legend
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import atomic_path
 from ann_benchmarks.results.metrics import all_metrics
+from ann_benchmarks.views.points import Point
 
-from .points import Point
 from .styles import DASHES
 
 GREY = "0.35"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.files import atomic_path
 from ann_benchmarks.common.text import warn
 from ann_benchmarks.data.datasets import canonical_name, dataset_names, make_truth_file
 from ann_benchmarks.results.at_recall import may_reach
@@ -15,21 +16,20 @@ from ann_benchmarks.results.measurement import has_mean_throughput
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, TARGET_RECALL
 from ann_benchmarks.results.percentiles import PERCENTILES, least_queries
 from ann_benchmarks.results.runs import Run, load_runs
-from ann_benchmarks.results.tiers import as_tier_run, whole_machine
 from ann_benchmarks.results.warnings import of_environments
+from ann_benchmarks.views.parts import Table, escaped, table_text
+from ann_benchmarks.views.points import over_first, points_by_algorithm
+from ann_benchmarks.views.tiers import relative_lines, tier_lines, tier_runs, tier_tables, whole_machine
 
 from .canvas import picture_path
 from .chosen import ALL, chosen
 from .facets import FACETS, NO_FACET, panels
 from .figure import View, create_plot
 from .panels import create_panels
-from .points import over_first, points_by_algorithm
 from .published import read_points, read_tiers
 from .scales import parse_scale
 from .styles import assign_styles, result_styles, told_apart
 from .tier_figure import create_tier_figure
-from .tier_lines import TierLine, normalised, tier_lines
-from .tier_table import write_table
 
 
 @dataclass(frozen=True)
@@ -127,23 +127,32 @@ def draw_tiers(request: PlotRequest) -> None:
     others = read_tiers(request.published) if request.published else None
     dataset = canonical_name(request.dataset)
     runs = chosen(runs_of(dataset, request), request.series or [ALL]).runs
-    on_tiers = [found for run in runs if (found := as_tier_run(run))]
+    on_tiers = tier_runs(runs)
     if not on_tiers:
         raise UserError(without_tiers(dataset, request.count, runs))
     check_reached([found.run for found in on_tiers], target)
-    machine = whole_machine(on_tiers)
-    lines = tier_lines(on_tiers, target, machine, request.intervals)
+    lines = tier_lines(on_tiers, target, request.intervals)
     if not lines:
         raise UserError("nothing to plot: the results on tiers have neither QPS nor latency")
     shares = request.view.normalise or bool(others)
     if shares:
-        lines = shares_of(lines)
+        lines = relative_lines(lines)
+    if not lines:
+        raise UserError(
+            "no result has the size of its index, which --published and --normalise divide by: leave them out"
+        )
     title = request.title(dataset, target)
+    parts = tier_tables(on_tiers, target, request.intervals)
+    texts = [f"# {escaped(title)}", *(table_text(x) if isinstance(x, Table) else escaped(x) for x in parts)]
 
     def draw(picture: Path) -> None:
-        points = create_tier_figure(lines, picture, title, machine, others, shares)
+        points = create_tier_figure(lines, picture, title, whole_machine(on_tiers), others, shares)
         table = picture.with_suffix(".md")
-        write_table(table, title, on_tiers, target, machine, request.intervals)
+        try:
+            with atomic_path(table) as temporary:
+                temporary.write_text("\n\n".join(texts) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"cannot write {table}: {error.strerror or error}") from error
         print(f"wrote {picture} and {table} (points: {points}, lines: {len(lines)})")
 
     to_folder(request.output, f"{dataset}-tiers{'-batch' if request.batch else ''}.png", draw)
@@ -222,16 +231,6 @@ def without_results(dataset: str, count: int) -> str:
     if dataset in available or dataset in dataset_names():
         return f"nothing to plot for {dataset} with count {count}: {hint}"
     return f"unknown dataset '{dataset}': {hint}"
-
-
-def shares_of(lines: Sequence[TierLine]) -> list[TierLine]:
-    """Return the lines that can be compared with published ones; UserError if there are none."""
-    shares = [normalised(line) for line in lines if line.index_size]
-    if not shares:
-        raise UserError(
-            "no result has the size of its index, which --published and --normalise divide by: leave them out"
-        )
-    return shares
 
 
 def without_tiers(dataset: str, count: int, runs: Sequence[Run]) -> str:

@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 
 from ann_benchmarks.common.text import warn
 from ann_benchmarks.results.metrics import all_metrics, pareto_frontier, plot_label
+from ann_benchmarks.views.points import Point
 
 from .canvas import (
     EDGED,
@@ -28,7 +29,6 @@ from .canvas import (
     slack_note,
 )
 from .overlay import draw_published
-from .points import Point
 from .published import PublishedPoints
 from .scales import Scale, apply_scale, parse_scale, with_room
 from .styles import LIGHT_COLORS, MARKERS, Style, assign_styles

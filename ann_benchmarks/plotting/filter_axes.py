@@ -9,10 +9,10 @@ from matplotlib.ticker import NullFormatter, NullLocator
 from matplotlib.transforms import blended_transform_factory
 
 from ann_benchmarks.common.numbers import percent_text
+from ann_benchmarks.views.points import Point
 
 from .canvas import EDGED, GREY, add_grid, coordinates, draw_bars, line_style
 from .filter_panels import FULL, MEASURES, FilterPanel, default_lines, speed_lines
-from .points import Point
 from .scales import Scale, apply_scale, with_room
 from .styles import LIGHT_COLORS, MARKERS, Style
 

@@ -8,9 +8,9 @@ from itertools import pairwise
 from ann_benchmarks.common.numbers import percent_text
 from ann_benchmarks.results.filtered import UnderFilter, at_defaults, by_kind
 from ann_benchmarks.results.metrics import drawable
+from ann_benchmarks.views.points import Point
 
-from .points import Point
-from .tier_lines import MOST_STEP, TAKEN
+from .tier_figure import MOST_STEP, TAKEN
 
 OTHERS = "one set of each kind"
 APART = 1.03  # two shares of rows that are closer cannot be seen apart on an axis

@@ -12,10 +12,10 @@ from matplotlib.ticker import NullLocator
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import plain_number
+from ann_benchmarks.views.points import Point, ordered
 
 from .canvas import BARS, EDGED, GREY, add_legend, add_note, coordinates, draw_bars, frame, line_style, save
 from .overlay import draw_published
-from .points import Point, ordered
 from .published import PublishedPoints
 from .scales import apply_scale, parse_scale, spaced, with_room
 from .styles import LIGHT_COLORS, MARKERS

@@ -10,8 +10,8 @@ from matplotlib.lines import Line2D
 from ann_benchmarks.common.numbers import UNKNOWN, figure_text, plain_number
 from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.metrics import pareto_frontier
+from ann_benchmarks.views.points import Point, ordered
 
-from .points import Point, ordered
 from .published import PublishedPoints
 from .styles import MARKERS
 

@@ -14,10 +14,10 @@ from matplotlib.lines import Line2D
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.results.metrics import all_metrics, plot_label
+from ann_benchmarks.views.points import Point
 
 from .canvas import GREY, add_grid, add_labels, bars_note, draw_bars, name_entries, save
 from .figure import View, draw_curves, fit_scales
-from .points import Point
 from .scales import parse_scale
 from .styles import Style
 

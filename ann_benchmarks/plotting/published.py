@@ -8,16 +8,15 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.published import Published, PublishedTable, Row, published
 from ann_benchmarks.published.selecting import Selection, curve_name, rows_where, select
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics
-
-from .points import Point, over_first
-from .tier_lines import TierLine, normalised
+from ann_benchmarks.views.points import Point, over_first
+from ann_benchmarks.views.tiers import TierLine, relative_lines
 
 IN_TIERS = ("ram", "index_size", "clients", "qps", "p99")
 
 
 @dataclass(frozen=True)
 class PublishedLines:
-    """Lines of another machine, as shares (tier_lines.normalised), and how they are marked."""
+    """Lines of another machine, as shares (relative_lines), and how they are marked."""
 
     label: str
     lines: Sequence[TierLine]
@@ -53,8 +52,8 @@ def read_tiers(requested: str) -> PublishedLines:
             for panel, unit in (("qps", "1/s"), ("p99", "ms"))
         }
         size = rows[0]["index_size"] * table.in_unit("index_size", "KiB") * 1024
-        lines.append(normalised(TierLine(f"{name}, {variant}", name, variant, clients, size, panels)))
-    return PublishedLines(source.label, lines)
+        lines.append(TierLine(f"{name}, {variant}", name, variant, clients, size, panels))
+    return PublishedLines(source.label, relative_lines(lines))
 
 
 def read_points(

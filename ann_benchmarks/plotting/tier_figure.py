@@ -1,7 +1,9 @@
 """The picture of throughput and p99 against available RAM: two panels, one above the other."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +15,21 @@ from matplotlib.ticker import NullLocator
 
 from ann_benchmarks.common.numbers import plain_number, size_text
 from ann_benchmarks.results.metrics import all_metrics
+from ann_benchmarks.views.points import Point
+from ann_benchmarks.views.tiers import PANELS, TierLine
 
 from .canvas import BARS, EDGED, GREY, add_legend, add_note, coordinates, draw_bars, line_style, save
 from .figure import decorate, fit_scales
 from .overlay import HOLLOW, greys, heading
-from .points import Point
 from .published import PublishedLines
 from .scales import Scale, spaced
 from .styles import LIGHT_COLORS, MARKERS, assign_styles
-from .tier_lines import PANELS, TierLine, index_sizes, side_by_side
 
 CLOSE = 2.0  # the largest value over the smallest, below which a linear axis from 0 shows more
 BEYOND = 2.0  # how far outside of the tiers, as a factor, an index is still marked
+TAKEN = 0.35  # of the distance between two tiers, by all lines side by side
+MOST_STEP = 0.04  # of the logarithm of the RAM, between two lines
+LEAST_GAP = 0.05  # of the same: closer places are those of one tier
 ROW = 13.0  # height of a line of text, in points
 TITLES = {"qps": "Throughput - up is better", "p99": "Tail latency - down is better"}
 LABELS_OF_SHARES = {"qps": "QPS / QPS with the most RAM", "p99": "p99 / p99 with the most RAM"}
@@ -104,12 +109,10 @@ def variant_looks(lines: Sequence[TierLine], others: Sequence[TierLine]) -> dict
             number, free = free, free + 1
         numbers[variant] = number
     numbers |= {line.variant: clients.index(line.clients) for line in others}
-    return {variant: look(number) for variant, number in numbers.items()}
-
-
-def look(number: int) -> dict[str, Any]:
-    """Return a marker and a dash."""
-    return {"marker": MARKERS[number % len(MARKERS)], "ls": line_style(number), "clip_on": False}
+    return {
+        variant: {"marker": MARKERS[number % len(MARKERS)], "ls": line_style(number), "clip_on": False}
+        for variant, number in numbers.items()
+    }
 
 
 def draw_lines(
@@ -149,26 +152,17 @@ def fit_panel(axes: Axes, points: Sequence[Point], others: Sequence[Point]) -> N
 
 def mark_indexes(panels: Sequence[Axes], indexes: Sequence[tuple[str, float, str]]) -> None:
     """Draw a thin vertical line at each size, and its text above all points of the upper panel."""
-    for i, axes in enumerate(panels):
-        if i == 0:
-            leave_room(axes, len(indexes) * ROW)
-        for row, (text, size, color) in enumerate(indexes):
+    upper = panels[0]
+    leave_room(upper, len(indexes) * ROW)
+    for row, (text, size, color) in enumerate(indexes):
+        for axes in panels:
             axes.axvline(size, color=color, lw=0.9, ls=(0, (1, 2)), zorder=0.5)
-            if i == 0:
-                is_right = axes.transAxes.inverted().transform(axes.transData.transform((size, 1)))[0] > 0.6
-                axes.annotate(
-                    text,
-                    (size, 1),
-                    xycoords=("data", "axes fraction"),
-                    xytext=(-4 if is_right else 4, -row * ROW),
-                    textcoords="offset points",
-                    ha="right" if is_right else "left",
-                    va="top",
-                    fontsize=8.5,
-                    color=color,
-                    bbox={"fc": "white", "ec": "none", "pad": 0.5},
-                    parse_math=False,
-                )
+        is_right = upper.transAxes.inverted().transform(upper.transData.transform((size, 1)))[0] > 0.6
+        place = {"xytext": (-4 if is_right else 4, -row * ROW), "ha": "right" if is_right else "left"}
+        box = {"fc": "white", "ec": "none", "pad": 0.5}
+        how: dict[str, Any] = {"va": "top", "fontsize": 8.5, "color": color, "bbox": box, **place}
+        how |= {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "parse_math": False}
+        upper.annotate(text, (size, 1), **how)
 
 
 def leave_room(axes: Axes, height: float) -> None:
@@ -185,21 +179,41 @@ def ram_ticks(axes: Axes, rams: list[float], machine: float | None) -> None:
     """Put a tick at each amount of RAM, as far as they can be read."""
     ticks = spaced(rams, np.log, axes.get_xlim())
     texts = [size_text(ram).replace(" ", "\n") for ram in ticks]
-    set_ticks(
-        axes,
-        ticks,
-        [f"{text} (all)" if ram == machine else text for ram, text in zip(ticks, texts, strict=True)],
-    )
+    texts = [f"{text} (all)" if ram == machine else text for ram, text in zip(ticks, texts, strict=True)]
+    axes.set_xticks(ticks, texts)
+    axes.xaxis.set_minor_locator(NullLocator())
 
 
 def share_ticks(axes: Axes) -> None:
     """Put ticks at powers of 2."""
     low, high = axes.get_xlim()
     ticks = [2.0**power for power in range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)]
-    set_ticks(axes, ticks, [plain_number(tick) for tick in ticks])
-
-
-def set_ticks(axes: Axes, ticks: Sequence[float], texts: Sequence[str]) -> None:
-    """Replace the ticks of the x axis."""
-    axes.set_xticks(ticks, texts)
+    axes.set_xticks(ticks, [plain_number(tick) for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
+
+
+def side_by_side(lines: Sequence[TierLine]) -> list[TierLine]:
+    """Return lines that are moved a little to either side, so that their bars do not hide each other.
+
+    On a logarithmic axis, all of them together take a share of the smallest distance between two places.
+    """
+    places = sorted(
+        {math.log(point.x) for line in lines for points in line.panels.values() for point in points}
+    )
+    gaps = [gap for one, other in pairwise(places) if (gap := other - one) > LEAST_GAP]
+    step = min(TAKEN * min(gaps, default=1.0) / len(lines), MOST_STEP)
+    moved = []
+    for number, line in enumerate(lines):
+        by = math.exp((number - (len(lines) - 1) / 2) * step)
+        panels = {name: [replace(one, x=one.x * by) for one in line.panels[name]] for name in PANELS}
+        moved.append(replace(line, panels=panels))
+    return moved
+
+
+def index_sizes(lines: Iterable[TierLine]) -> dict[str, float]:
+    """Return the size of each algorithm's largest index, in bytes, the smallest first."""
+    sizes: dict[str, float] = {}
+    for line in sorted(lines, key=lambda line: line.algorithm):
+        if line.index_size:
+            sizes[line.algorithm] = max(line.index_size, sizes.get(line.algorithm, 0.0))
+    return dict(sorted(sizes.items(), key=lambda item: item[1]))

@@ -8,8 +8,9 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import KIB, UNKNOWN, figure_text, size_text
 from ann_benchmarks.results.built import build_arguments
 from ann_benchmarks.results.runs import Run, number
+from ann_benchmarks.views.parts import known_table
 
-from .content import Shown, known_table
+from .content import Shown
 from .document import Block
 
 

@@ -15,8 +15,8 @@ from ann_benchmarks.results.file import RESULTS_FOLDER, iter_result_paths
 from ann_benchmarks.results.records import Record, iter_record_paths, read_record
 from ann_benchmarks.results.runs import LeftOut, Run, load_runs, skipped
 from ann_benchmarks.results.tails import counts_of
-from ann_benchmarks.results.tiers import as_tier_run
 from ann_benchmarks.submission.bundle import BundleRequest
+from ann_benchmarks.views.tiers import tier_runs
 
 from .bundling import write_bundle
 from .content import Chapter, Report, is_named
@@ -167,7 +167,7 @@ def chapters(dataset: str, runs: Sequence[Run], records: Sequence[Record]) -> li
 
 def worth_drawing(runs: Sequence[Run], records: Sequence[Record]) -> list[str]:
     """Return the kinds of pictures that say something about these results."""
-    has_tiers = any(as_tier_run(run) for run in runs)
+    has_tiers = bool(tier_runs(runs))
     kinds = {
         "frontier": any(not is_on_tier(run) for run in runs) or (bool(runs) and not has_tiers),
         "tiers": has_tiers,
@@ -187,7 +187,7 @@ def worth_listing(runs: Sequence[Run], records: Sequence[Record]) -> list[str]:
     kinds = {
         "speedups": len(runs) > 1,
         "recalls": any(counts_of(run) for run in runs),
-        "tiers": any(as_tier_run(run) for run in runs),
+        "tiers": bool(tier_runs(runs)),
         **of_filters(runs),
         "builds": any(run.metrics["build"] > 0 for run in runs),
         **of_records(records),

@@ -1,20 +1,20 @@
 """What a report is made of: chapters, with pictures and tables by the names of their kinds."""
 
 import inspect
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import UNKNOWN
 from ann_benchmarks.common.yaml_file import is_number
 from ann_benchmarks.plotting.styles import Style
 from ann_benchmarks.pricing.costs import CostRequest
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import LeftOut, Run
+from ann_benchmarks.views.parts import Part
 
-from .document import Block, Paragraph, Table
+from .document import Block, Paragraph
 
 MOST_ROWS = 30  # bars or lines in a picture
 # The options of every kind, each with a value of its own kind.
@@ -182,10 +182,9 @@ def check_kinds(what: str, options: Mapping[str, Any], examples: Mapping[str, An
             raise UserError(f"the option '{name}' of {what} cannot be {value!r:.40}")
 
 
-def known_table(columns: Mapping[str, Sequence[str]], caption: str, words: frozenset[str]) -> Table:
-    """Return a table without the columns in which nothing is known."""
-    kept = {name: cells for name, cells in columns.items() if set(cells) != {UNKNOWN}}
-    return Table(tuple(kept), list(zip(*kept.values(), strict=True)), caption, words)
+def part_blocks(found: Iterable[Part]) -> list[Block]:
+    """Return the parts of a view as blocks."""
+    return [Paragraph(part, is_note=True) if isinstance(part, str) else part for part in found]
 
 
 def origin_note(origin: str) -> list[Block]:

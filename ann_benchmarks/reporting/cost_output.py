@@ -11,9 +11,9 @@ from ann_benchmarks.pricing.costs import ServerCost
 from ann_benchmarks.pricing.prices import PriceList
 from ann_benchmarks.pricing.servers import capacity_text
 from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.views.parts import known_table
 
 from .builds import IndexNames
-from .content import known_table
 from .cost_words import load_text, percentile_text, queries_text, rate_text, storage_text
 from .costs import CostAnswer
 from .document import Block, Heading, Items, Line, Paragraph, Strong

@@ -11,8 +11,7 @@ from ann_benchmarks.results.at_recall import LOWER_BOUND
 from ann_benchmarks.results.intervals import Interval, interval_text
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import interval
-
-from .statements import listed
+from ann_benchmarks.views.parts import listed
 
 MOST_NAMED = 5
 LARGE = ((1e9, " billion"), (1e6, " million"))

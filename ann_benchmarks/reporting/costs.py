@@ -8,9 +8,9 @@ from ann_benchmarks.pricing.costs import CostRequest, Kept, ServerCost, ServiceT
 from ann_benchmarks.pricing.prices import PriceList
 from ann_benchmarks.pricing.servers import STORAGE_MARGIN, capacity_text
 from ann_benchmarks.results.runs import Run
+from ann_benchmarks.views.parts import Statement, listed
 
 from .cost_words import money, offer, pace, queries_text, some
-from .statements import Statement, listed
 
 NOT_PLAIN = "in batch mode, from cold caches, of skewed queries, with a payload or on several servers"
 HOW_SWEPT = "python -m tiers sweep measures simulated servers"

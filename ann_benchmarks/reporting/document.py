@@ -6,10 +6,12 @@ The text may hold paragraphs, lists, headings and fenced code; within a line `co
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader
+
+from ann_benchmarks.views.parts import Table, escaped, one_line, table_text
 
 
 @dataclass(frozen=True)
@@ -69,16 +71,6 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table of cells; the columns named in `words` hold text, all others hold figures."""
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    caption: str = ""
-    words: frozenset[str] = field(default_factory=frozenset)
-
-
-@dataclass(frozen=True)
 class Picture:
     """A picture in a file next to the document."""
 
@@ -89,7 +81,6 @@ class Picture:
 Block = Heading | Paragraph | Items | Listing | Table | Picture
 
 FOLDER = Path(__file__).parent / "templates"
-SPECIAL = re.compile(r"[\\`*\[\]<>|~$&]|(?<![^\W_])_|_(?![^\W_])")  # a _ within a word is plain
 AT_START = re.compile(r"^(\s*)([#+=-]|\d+(?=[.)]))")
 INLINE = re.compile(
     r"(?P<code>`+)(?P<inside>.+?)(?P=code)|\*\*(?P<strong>.+?)\*\*|\[(?P<words>[^\]]+)\]\((?P<target>[^)\s]+)\)"
@@ -203,11 +194,7 @@ def block_text(block: Block) -> str:
         case Picture():
             return f"![{escaped(block.caption)}]({block.file})"
         case Table():
-            sides = ["---" if name in block.words else "---:" for name in block.columns]
-            rows = [f"| {' | '.join(map(escaped, row))} |" for row in (block.columns, *block.rows)]
-            rows.insert(1, f"| {' | '.join(sides)} |")
-            caption = f"{line_text(block.caption)}\n\n" if block.caption else ""
-            return caption + "\n".join(rows)
+            return table_text(block)
 
 
 def line_text(line: Line) -> str:
@@ -231,16 +218,6 @@ def piece_text(piece: Piece) -> str:
         case Link():
             target = "".join(f"%{ord(c):02X}" if c in "<>() \\" else c for c in piece.target)
             return f"[{escaped(piece.text)}]({target})"
-
-
-def escaped(text: str) -> str:
-    """Return one line in which each character means itself."""
-    return SPECIAL.sub(lambda match: f"\\{match[0]}", one_line(text))
-
-
-def one_line(text: str) -> str:
-    """Return text without the ends of lines."""
-    return " ".join(text.split("\n")).replace("\r", " ")
 
 
 def longest_ticks(text: str) -> int:

@@ -14,9 +14,10 @@ from ann_benchmarks.results.attributes import version_names
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run
+from ann_benchmarks.views.parts import Table
 
 from .content import Report
-from .document import Block, Heading, Listing, Paragraph, Table
+from .document import Block, Heading, Listing, Paragraph
 
 MOST_VALUES = 6  # of a fact, that are written out
 MOST_COMMANDS = 20

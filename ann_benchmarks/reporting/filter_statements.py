@@ -25,8 +25,7 @@ from ann_benchmarks.results.filtered import (
     under_filters,
 )
 from ann_benchmarks.results.runs import Run, interval
-
-from .statements import Statement, listed
+from ann_benchmarks.views.parts import Statement, listed
 
 LARGE_REGRET = 1.5  # that a reader should know
 MOST_REGRETS = 5

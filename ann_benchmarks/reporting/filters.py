@@ -11,9 +11,10 @@ from ann_benchmarks.plotting.filter_table import WORDS, filter_tables, notes_of
 from ann_benchmarks.plotting.styles import assign_styles
 from ann_benchmarks.results.deciles import DecileLine, decile_lines
 from ann_benchmarks.results.filtered import COMPLETE, UnderFilter, under_filters
+from ann_benchmarks.views.parts import Table
 
 from .content import Shown
-from .document import Block, Paragraph, Picture, Table
+from .document import Block, Paragraph, Picture
 
 
 def found_in(shown: Shown) -> tuple[list[UnderFilter], Sequence[str]]:

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from ann_benchmarks.common.numbers import KIB, size_text, three_digits
 from ann_benchmarks.results.comparable import Comparison
 from ann_benchmarks.results.runs import Run, number
+from ann_benchmarks.views.parts import Statement, listed
 
 from .builds import IndexNames
-from .statements import Statement, listed
 
 
 def costs(comparison: Comparison) -> list[Statement]:

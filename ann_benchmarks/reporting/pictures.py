@@ -10,10 +10,9 @@ from ann_benchmarks.fields.series import BESIDE
 from ann_benchmarks.monitoring.stored import read_monitoring
 from ann_benchmarks.plotting.dashboard import draw_dashboard, sampled_with
 from ann_benchmarks.plotting.figure import View, create_plot
-from ann_benchmarks.plotting.points import points_by_algorithm
+from ann_benchmarks.plotting.lines import LinePlot, draw_lines
 from ann_benchmarks.plotting.published import read_points, read_tiers
 from ann_benchmarks.plotting.tier_figure import create_tier_figure
-from ann_benchmarks.plotting.tier_lines import normalised, tier_lines
 from ann_benchmarks.published import published as published_file
 from ann_benchmarks.results.at_recall import at_recall, may_reach
 from ann_benchmarks.results.comparable import (
@@ -25,7 +24,9 @@ from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.metrics import all_metrics, plot_label
 from ann_benchmarks.results.percentiles import least_queries
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.results.tiers import as_tier_run, whole_machine
+from ann_benchmarks.views.points import points_by_algorithm
+from ann_benchmarks.views.servers import ONE_SERVER, server_lines
+from ann_benchmarks.views.tiers import relative_lines, tier_lines, tier_runs, whole_machine
 
 from .builds import builds_of
 from .content import MOST_ROWS, Kind, Overlay, Shown, origin_note
@@ -34,7 +35,6 @@ from .drawing import draw_builds, draw_latencies, draw_writes
 from .filters import decile_picture, filter_picture
 from .recalls import recall_picture
 from .scaling import NO_OVERLAY, by_clients, inserts
-from .sharding import shard_pictures
 
 SIDE_BY_SIDE = 2  # workloads in a picture
 DASHBOARDS = 2
@@ -112,23 +112,36 @@ def worth_a_bar(shown: Shown) -> tuple[list[Run], bool]:
 
 def tiers(shown: Shown, published: str = "", normalise: bool = False) -> list[Block]:
     """Draw throughput and p99 by available RAM."""
-    on_tiers = [found for run in shown.runs if (found := as_tier_run(run))]
-    machine = whole_machine(on_tiers)
-    lines = tier_lines(on_tiers, shown.target, machine)
+    on_tiers = tier_runs(shown.runs)
+    lines = tier_lines(on_tiers, shown.target)
     others = read_tiers(published) if published else None
     shares = normalise or bool(others)
     if shares:
-        lines = [normalised(line) for line in lines if line.index_size]
+        lines = relative_lines(lines)
     if not lines:
         raise UserError(f"no result on a tier reaches a recall of {shown.target:g}")
     path = shown.file("tiers")
-    create_tier_figure(lines, path, shown.title, machine, others, shares)
+    create_tier_figure(lines, path, shown.title, whole_machine(on_tiers), others, shares)
     caption = (
         f"Throughput and p99 by available RAM, at a recall of {shown.target:g}; the p99 is that of the result"
         " next to it."
     )
     origin = published_file(published.partition(":")[0]).origin if published else ""
     return [Picture(path.name, caption), *origin_note(origin)]
+
+
+def servers(shown: Shown) -> list[Block]:
+    """Draw throughput and median latency over the number of servers, a line for each kind of them."""
+    blocks: list[Block] = []
+    for metric, direction in (("qps", "up is better"), ("p50", "down is better")):
+        lines, kinds = server_lines(shown.runs, shown.target, metric)
+        described = all_metrics[metric].description
+        path = shown.file("shards" if metric == "qps" else f"shards-{metric}")
+        draw_lines(lines, path, LinePlot("Servers", described, "", "", shown.title, direction), kinds=kinds)
+        caption = f"{described} by number of servers, at a recall of {shown.target:g}"
+        caption += "" if metric == "qps" else ", of the result next to it"
+        blocks.append(Picture(path.name, f"{caption}; {ONE_SERVER} has all rows."))
+    return blocks
 
 
 def builds(shown: Shown) -> list[Block]:
@@ -214,7 +227,7 @@ picture_kinds: dict[str, Kind] = {
     "deciles": decile_picture,
     "builds": builds,
     "clients": by_clients,
-    "shards": shard_pictures,
+    "shards": servers,
     "inserts": inserts,
     "writes": writes,
     "dashboard": dashboard,

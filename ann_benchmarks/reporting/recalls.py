@@ -11,10 +11,10 @@ from ann_benchmarks.results.intervals import Interval, interval_text
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import Run, interval
 from ann_benchmarks.results.tails import RecallTail, evenly_missed, nearly_equal, tails_at
+from ann_benchmarks.views.parts import Statement, Table, listed
 
 from .content import MOST_ROWS, Shown
-from .document import Block, Paragraph, Picture, Table
-from .statements import Statement, listed
+from .document import Block, Paragraph, Picture
 
 FIFTH, WORST = "recall-p5", "recall-worst"
 RANGES = 10  # of recall in a table

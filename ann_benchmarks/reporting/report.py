@@ -10,6 +10,7 @@ from ann_benchmarks.plotting.styles import assign_styles
 from ann_benchmarks.results.export import write_csv
 from ann_benchmarks.results.metrics import TARGET_RECALL
 from ann_benchmarks.results.warnings import FIGURE, MOST_NAMED, of_left_out, warnings_of
+from ann_benchmarks.views.parts import Table
 
 from .answer import Answer, answers
 from .content import Chapter, Finding, Report, Shown, make
@@ -25,7 +26,6 @@ from .document import (
     Listing,
     Paragraph,
     Strong,
-    Table,
     as_html,
     as_markdown,
     read_text,

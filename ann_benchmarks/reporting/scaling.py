@@ -7,7 +7,6 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.lines import LinePlot, draw_lines
-from ann_benchmarks.plotting.points import Point
 from ann_benchmarks.plotting.published import PublishedPoints, read_series
 from ann_benchmarks.published import published as published_file
 from ann_benchmarks.published.selecting import Selection
@@ -16,6 +15,7 @@ from ann_benchmarks.results.comparable import clients, conditions
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import Run, interval
+from ann_benchmarks.views.points import Point
 
 from .content import MOST_ROWS, Overlay, Shown, origin_note
 from .document import Block, Paragraph, Picture

@@ -14,7 +14,6 @@ from ann_benchmarks.common.numbers import (
     size_text,
     three_digits,
 )
-from ann_benchmarks.plotting.tier_table import COLUMNS, deviation, indexes_on_tiers
 from ann_benchmarks.published import TEXT, published
 from ann_benchmarks.published.selecting import rows_where
 from ann_benchmarks.results.at_recall import (
@@ -32,15 +31,15 @@ from ann_benchmarks.results.judging import ERROR_RATE
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics
 from ann_benchmarks.results.percentiles import PERCENTILES
 from ann_benchmarks.results.runs import Run, interval
-from ann_benchmarks.results.tiers import as_tier_run, whole_machine
+from ann_benchmarks.views.parts import Table, known_table, notes_on, speedup_text
+from ann_benchmarks.views.servers import server_tables
+from ann_benchmarks.views.tiers import tier_runs, tier_tables
 
 from .builds import IndexNames, build_table
-from .content import Kind, Shown, known_table
-from .document import Block, Paragraph, Table
+from .content import Kind, Shown, part_blocks
+from .document import Block, Paragraph
 from .filters import decile_table, filter_table
-from .ratio_words import notes_on, speedup_text
 from .recalls import recall_table
-from .sharding import shard_table
 from .workloads import insert_table, write_tables
 
 SPEEDUPS = ("p99", "build")
@@ -88,19 +87,11 @@ def highest_of_each(runs: Sequence[Run], target: float) -> list[Run]:
     return [next(iter(standings.values())).run for standings in found if standings]
 
 
-def tier_table(shown: Shown) -> list[Block]:
+def tier_blocks(shown: Shown) -> list[Block]:
     """Return for each index what it has on each tier at the target recall."""
-    on_tiers = [found for run in shown.runs if (found := as_tier_run(run))]
-    indexes = indexes_on_tiers(on_tiers, shown.target, whole_machine(on_tiers))
-    if not indexes:
+    if not (parts := tier_tables(tier_runs(shown.runs), shown.target)):
         raise UserError(f"no result on a tier reaches a recall of {shown.target:g}")
-    tables: list[Block] = [
-        Table(index.columns, index.rows, index.heading, frozenset(index.columns[len(COLUMNS) :]))
-        for index in indexes
-    ]
-    rows = [run for index in indexes for run in index.runs]
-    notes = [*of_latencies(run.at for run in rows), *deviation(rows)]
-    return [*tables, *(Paragraph(text.strip(), is_note=True) for text in notes)]
+    return part_blocks(parts)
 
 
 def speedup_tables(shown: Shown, baseline: str = "") -> list[Block]:
@@ -193,8 +184,8 @@ table_kinds: dict[str, Kind] = {
     "points": point_table,
     "recalls": recall_table,
     "builds": build_table,
-    "tiers": tier_table,
-    "shards": shard_table,
+    "tiers": tier_blocks,
+    "shards": lambda shown: part_blocks(server_tables(shown.runs, shown.target)),
     "filters": filter_table,
     "deciles": decile_table,
     "speedups": speedup_tables,

@@ -20,10 +20,10 @@ from ann_benchmarks.results.contest import ratio_once
 from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.judging import ERROR_RATE
 from ann_benchmarks.results.records import Phase, Rate, Record
+from ann_benchmarks.views.parts import Statement, Table, known_table, listed
 
-from .content import Shown, known_table
-from .document import Block, Table
-from .statements import Statement, listed
+from .content import Shown
+from .document import Block
 
 INSERTING, BEFORE, WRITING = "inserting", "before", "writing"  # phases
 KEPT = 0.95  # of the requested rate, below which it was not kept

@@ -17,8 +17,8 @@ from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.metrics import all_metrics, standard_metrics
 from ann_benchmarks.results.runs import Run, interval, number
 from ann_benchmarks.results.speeds import EXACT_SEARCH
-from ann_benchmarks.results.tiers import as_tier_run, whole_machine
 from ann_benchmarks.results.warnings import main_wait, warnings_of_one
+from ann_benchmarks.views.tiers import tier_runs, whole_machine
 
 DIGITS = 6  # of a number, more than any of them is sure
 Value = str | float | None
@@ -247,9 +247,7 @@ def server_column(runs: Sequence[Run]) -> SiteColumn:
 
 def ram_column(runs: Sequence[Run]) -> SiteColumn:
     """Return where results are drawn against available RAM, in bytes, as plot.py --tiers does."""
-    tier_runs = [as_tier_run(run) for run in runs]
-    machine = whole_machine(tier_run for tier_run in tier_runs if tier_run)
-    places = {
-        id(run): tier_run.ram or machine for run, tier_run in zip(runs, tier_runs, strict=True) if tier_run
-    }
+    on_tiers = tier_runs(runs)
+    machine = whole_machine(on_tiers)
+    places = {id(one.run): one.ram or machine for one in on_tiers}
     return SiteColumn("ramat", "", "bytes", lambda run: places.get(id(run)))

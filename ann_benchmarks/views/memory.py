@@ -10,9 +10,9 @@ from ann_benchmarks.results.at_recall import AtRecall, at_recall, ratio_of_throu
 from ann_benchmarks.results.comparable import clients, comparable, is_on_tier
 from ann_benchmarks.results.contest import Ratio
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.results.tiers import as_tier_run, of_each
 
-from .statements import Statement, listed
+from .parts import Statement, listed
+from .tiers import share_note, tier_runs
 
 KEPT = 0.8  # of the throughput with all memory, that counts as enough
 LOST = 0.5  # of it: with less than this, most is lost, which noise must not allow where there is enough
@@ -45,41 +45,47 @@ def needs(runs: Iterable[Run], target: float) -> list[Need]:
     """Return the need of each algorithm with each number of clients, where several amounts were measured."""
     runs = comparable(runs)
     lines: dict[tuple[int, str], dict[str, dict[int | None, list[Run]]]] = {}
-    for run in runs:
-        if one := as_tier_run(run):
-            of_method = lines.setdefault((one.clients, contender(run)), {}).setdefault(one.name, {})
-            of_method.setdefault(one.ram, []).append(run)
+    for one in tier_runs(runs):
+        by_name = lines.setdefault((one.clients, contender(one.run)), {}).setdefault(one.name, {})
+        by_name.setdefault(one.ram, []).append(one.run)
     found = []
-    for place, by_name in sorted(lines.items()):
+    for place, by_method in sorted(lines.items()):
         off_tiers = [run for run in runs if (clients(run), contender(run)) == place and not is_on_tier(run)]
-        ladders = [at_recall({None: off_tiers, **groups}, target) for groups in by_name.values()]
+        ladders = [at_recall({None: off_tiers, **groups}, target) for groups in by_method.values()]
         best = max(ladders, key=len)
         if any(best) and len(best) > 1:
-            found.append(need_of(*place, best))
+            found.append(find_need(*place, best))
     return found
 
 
 def contender(run: Run) -> str:
     """Name what has a need of its own: an algorithm, under each filter and with each payload."""
-    return " ".join([run.series.family + of_each(run), *run.series.words("filter", "payload")])
+    special = run.series.words("filter", "payload")
+    return " ".join([run.series.family + share_note(run), *special])
 
 
-def need_of(number: int, algorithm: str, best: Mapping[int | None, AtRecall]) -> Need:
+def find_need(number: int, algorithm: str, best: Mapping[int | None, AtRecall]) -> Need:
     """Find the need of one line, by what it has at a recall with each amount of RAM, None for all of it."""
     amounts = sorted((ram for ram in best if ram is not None), reverse=True)
     is_all = None in best
     plenty = {ram: best[ram] for ram in best if ram is None or has_plenty(best[ram].run, ram)}
-    whole = best[None if is_all else amounts[0]]
+    largest = whole = best[None if is_all else amounts[0]]
     if is_all:
         whole = sorted(plenty.values(), key=lambda at: at.qps)[(len(plenty) - 1) // 2]
     steps = {ram: ratio_of_throughputs(best[ram], whole) for ram in amounts}
-    is_as_all = {ram: ram in plenty or best[ram] is whole for ram in amounts}
-    suffices = {ram: is_as_all[ram] or is_enough(kept) for ram, kept in steps.items()}
-    may_suffice = {ram: is_as_all[ram] or most_of(kept) >= KEPT for ram, kept in steps.items()}
-    enough = list(takewhile(lambda ram: suffices[ram], amounts))
-    perhaps = list(takewhile(lambda ram: may_suffice[ram], amounts))
-    largest = best[None if is_all else amounts[0]].run
-    size = largest.metrics["indexsize"] * KIB / (largest.series.shards or 1)  # that each server has
+    bounds = {ram: kept.interval or (kept.value, kept.value) for ram, kept in steps.items()}
+
+    def suffices(ram: int) -> bool:
+        kept, (low, _) = steps[ram], bounds[ram]
+        return is_as_all(ram) or (kept.is_fair and kept.value >= KEPT and low >= LOST)
+
+    def is_as_all(ram: int) -> bool:
+        return ram in plenty or best[ram] is whole
+
+    enough = list(takewhile(suffices, amounts))
+    perhaps = list(takewhile(lambda ram: is_as_all(ram) or bounds[ram][1] >= KEPT, amounts))
+    size = largest.run.metrics["indexsize"] * KIB / (largest.run.series.shards or 1)  # that each server has
+    once = [kept.how for ram, kept in steps.items() if best[ram] is not whole and not kept.rounds]
     return Need(
         algorithm=algorithm,
         clients=number,
@@ -90,24 +96,9 @@ def need_of(number: int, algorithm: str, best: Mapping[int | None, AtRecall]) ->
         index_size=size if size > 0 else None,
         whole=None if is_all else amounts[0],
         plenty=len(plenty) if is_all else 1,
-        half=next((ram for ram in amounts if ram not in plenty and most_of(steps[ram]) < LOST), None),
-        doubts=[
-            *dict.fromkeys(
-                kept.how for ram, kept in steps.items() if best[ram] is not whole and not kept.rounds
-            )
-        ],
+        half=next((ram for ram in amounts if ram not in plenty and bounds[ram][1] < LOST), None),
+        doubts=list(dict.fromkeys(once)),
     )
-
-
-def is_enough(kept: Ratio) -> bool:
-    """Whether enough of the throughput is kept, and noise does not allow that most of it is lost."""
-    least = kept.interval.low if kept.interval else kept.value
-    return kept.is_fair and kept.value >= KEPT and least >= LOST
-
-
-def most_of(kept: Ratio) -> float:
-    """Return the largest share that noise allows, or the share itself where nothing shows the noise."""
-    return kept.interval.high if kept.interval else kept.value
 
 
 def has_plenty(run: Run, ram: int) -> bool:
@@ -133,33 +124,25 @@ def memory_in_short(found: Sequence[Need]) -> str:
         much = much if ram == math.inf else f"{size_text(ram)} of RAM"
         noise = f", but noise does not rule out {size_text(perhaps)}" if perhaps < ram else ""
         texts.append(f"{listed(names)} need{'s' * (len(names) == 1)} {much}{noise}")
-    doubts = doubts_of(found)
+    doubts = all_doubts(found)
     loads = " with any of these numbers of clients" if len({need.clients for need in found}) > 1 else ""
     text = f"to keep {KEPT:.0%} of the throughput{loads}, {'; '.join(texts)}"
     return text + (f" ({doubts})" if doubts else "")
 
 
-def doubts_of(found: Iterable[Need]) -> str:
+def all_doubts(found: Iterable[Need]) -> str:
     """Say how all of it was measured, where not in the same rounds."""
     return listed(list(dict.fromkeys(doubt for need in found for doubt in need.doubts)))
 
 
 def memory_statements(found: Sequence[Need]) -> list[Statement]:
-    """Say how much memory each algorithm needs, for each number of clients."""
-    statements = []
+    """Say how much memory each algorithm needs, for each number of clients, and what is meant by it."""
+    texts = {}
     for number, group in groupby(found, lambda need: need.clients):
         text = f"The least available RAM that keeps {KEPT:.0%} of the throughput with all memory: "
-        text += f"{'; '.join(map(need_text, group))}."
-        statements.append(Statement(f"Memory, {counted(number, 'client')}", text))
-    if statements:
-        statements[-1] = Statement(
-            statements[-1].about, " ".join([statements[-1].text, *about_memory(found)])
-        )
-    return statements
-
-
-def about_memory(found: Sequence[Need]) -> list[str]:
-    """Say what is meant by memory."""
+        texts[number] = f"{text}{'; '.join(map(need_text, group))}."
+    if not texts:
+        return []
     sentences = ["Available RAM is shared_buffers plus what the system can cache."]
     if wholes := sorted({need.whole for need in found if need.whole}):
         most = listed([size_text(whole) for whole in wholes])
@@ -169,11 +152,12 @@ def about_memory(found: Sequence[Need]) -> list[str]:
             f"Tiers with at least {PLENTY} times the index and the table count as all memory: their median is"
             " the throughput with all memory, because they differ by noise alone."
         )
-    if doubts := doubts_of(found):
+    if doubts := all_doubts(found):
         sentences.append(f"The tiers were {doubts}, which changes more than these intervals show.")
     if all(need.index_size and need.least > need.index_size for need in found):
         sentences.append("No tier had less RAM than the size of the index: smaller tiers would say more.")
-    return sentences
+    texts[number] = " ".join([texts[number], *sentences])
+    return [Statement(f"Memory, {counted(number, 'client')}", text) for number, text in texts.items()]
 
 
 def need_text(need: Need) -> str:
@@ -182,18 +166,13 @@ def need_text(need: Need) -> str:
     if need.ram is not None:
         notes += [f"{three_digits(need.ram / need.index_size)} times its index"] if need.index_size else []
         notes += ["the least that was measured"] if need.ram == need.least else []
-        notes += [kept_text(need.kept)] if need.kept and need.kept.value >= KEPT else []
+        if need.kept and need.kept.value >= KEPT:
+            sure = need.kept.interval
+            notes.append(f"{need.kept.value:.0%} kept{'' if sure else ' in single runs'}")
+            notes += [f"95% interval {sure.low:.0%} to {sure.high:.0%}"] if sure else []
     if need.perhaps is not None and need.perhaps != need.ram:
         notes.append(f"{size_text(need.perhaps)} may suffice within noise")
     if need.half is not None:
         notes.append(f"less than half kept with {size_text(need.half)}")
     much = "more than any reduced amount" if need.ram is None else size_text(need.ram)
     return f"{need.algorithm} {much}" + (f" ({', '.join(notes)})" if notes else "")
-
-
-def kept_text(kept: Ratio) -> str:
-    """Write which share of the throughput is kept, and how sure that is."""
-    text = f"{kept.value:.0%} kept"
-    if kept.interval is None:
-        return f"{text} in single runs"
-    return f"{text}, 95% interval {kept.interval.low:.0%} to {kept.interval.high:.0%}"

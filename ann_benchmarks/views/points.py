@@ -71,6 +71,13 @@ def point_of(run: Run, x: str, y: str, at: AtRecall | None, intervals: bool) -> 
     return Point(x_value, y_value, x_interval, y_interval, found_for, "", found_for is not None, raised)
 
 
+def point_at(at: AtRecall, metric: str, x: float, intervals: bool = True) -> Point:
+    """Return the throughput at a recall, or another metric of the result next to it, at a place."""
+    if metric == "qps":
+        return Point(x, at.qps, None, at.interval if intervals else None)
+    return Point(x, at.run.metrics[metric], None, interval(at.run, metric) if intervals else None)
+
+
 def over_first(points: Sequence[Point], metrics: tuple[str, str] | None = None) -> list[Point]:
     """Return points with their y and its interval divided by the y of the first of them.
 

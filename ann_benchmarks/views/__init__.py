@@ -1,0 +1,1 @@
+"""One subject a file: what results say about it, as lines, tables and sentences."""

@@ -1,0 +1,204 @@
+"""What shards, replicas and poolers change beside one server: a table, and lines over their number."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.numbers import UNKNOWN, figure_text, percent_text, share_text, size_text
+from ann_benchmarks.fields.series import Series
+from ann_benchmarks.results.at_recall import (
+    LOWER_BOUND,
+    AtRecall,
+    at_recall,
+    of_latencies,
+    ratio_of_throughputs,
+)
+from ann_benchmarks.results.comparable import is_on_tier, ram
+from ann_benchmarks.results.judging import ERROR_RATE
+from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics
+from ann_benchmarks.results.runs import Run, number
+
+from .parts import Part, known_table, notes_on, speedup_text
+from .points import Point, point_at
+
+ONE_SERVER = "one server"
+NOT_REACHED = "not reached"
+LATENCIES = ("p50", "p99")
+CPU = ("server", "coordinator", "pooler")
+MOST_RAM = (
+    f"The ratios are to {ONE_SERVER} with the most RAM. Several servers together have their number times that"
+    " of each."
+)
+ONE_MACHINE = (
+    "Servers of one machine share its CPUs. The ratios are then what it costs to ask several servers, and not"
+    " what several machines would answer."
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """What answered, as a series of its server fields, and the RAM of each server in bytes.
+
+    `ram` is 0 off tiers, and infinity where it is all of the machine's.
+    """
+
+    servers: Series
+    ram: float
+
+    @property
+    def count(self) -> int:
+        """The number of shards or replicas, 0 without."""
+        return self.servers.shards or self.servers.replicas or 0
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether one server has answered without anything in front of it."""
+        return self.servers == Series("")
+
+    @property
+    def name(self) -> str:
+        """Name the servers."""
+        return ", ".join(self.servers.words("servers")) or ONE_SERVER
+
+    @property
+    def line(self) -> str:
+        """Name what a line over the number of servers is of."""
+        kind = ", ".join(self.servers.without("shards", "replicas").words("servers"))
+        memory = f", {self.memory} each" if self.ram else ""
+        return (kind or ("replicas" if self.count else ONE_SERVER)) + memory
+
+    @property
+    def memory(self) -> str:
+        """Write the RAM of each server."""
+        if not self.ram:
+            return UNKNOWN
+        return "all memory" if self.ram == float("inf") else size_text(int(self.ram))
+
+    @property
+    def order(self) -> tuple[bool, int, str, float]:
+        """What places are sorted by: one server comes first."""
+        return not self.is_alone, self.count, self.name, self.ram
+
+
+@dataclass(frozen=True)
+class OnServers:
+    """A curve's results at a recall, by where they were measured; `name` is without that.
+
+    `short` has the result with the highest recall of each place where none reaches it.
+    """
+
+    name: str
+    at: Mapping[Place, AtRecall]
+    short: Mapping[Place, Run]
+
+    @property
+    def whole(self) -> AtRecall | None:
+        """What one server alone does, that with the most RAM; None where it was not measured."""
+        alone = [place for place in self.at if place.is_alone]
+        return self.at[max(alone, key=lambda place: place.ram)] if alone else None
+
+
+def curves_on_servers(runs: Iterable[Run], target: float) -> list[OnServers]:
+    """Return the curves that have results on more than one server; UserError without any."""
+    groups: dict[str, dict[Place, list[Run]]] = {}
+    for run in runs:
+        if not run.series.is_open:
+            place = Place(run.series.only("servers"), ram(run) if is_on_tier(run) else 0.0)
+            name = run.series.without("servers", "tier_memory").label
+            groups.setdefault(name, {}).setdefault(place, []).append(run)
+    found = []
+    for name, places in sorted(groups.items()):
+        if not all(place.is_alone for place in places):
+            at = dict(sorted(at_recall(places, target).items(), key=lambda item: item[0].order))
+            short = {
+                place: max(group, key=lambda run: run.metrics["recall"])
+                for place, group in places.items()
+                if place not in at
+            }
+            found.append(OnServers(name, at, short))
+    if not found:
+        raise UserError("there is no result on shards, on replicas or through a pooler")
+    return found
+
+
+def server_lines(
+    runs: Iterable[Run], target: float, metric: str
+) -> tuple[dict[str, list[Point]], dict[str, tuple[str, str]]]:
+    """Return lines over the number of servers by their names, and what each is of: servers and a curve.
+
+    One server is a level to compare with.
+    """
+    lines: dict[str, list[Point]] = {}
+    kinds: dict[str, tuple[str, str]] = {}
+    for curve in curves_on_servers(runs, target):
+        counts = sorted({place.count for place in curve.at if place.count})
+        for place, at in curve.at.items() if counts else ():
+            name = f"{curve.name}, {place.line}"
+            kinds[name] = place.line, curve.name
+            points = lines.setdefault(name, [])
+            points += [point_at(at, metric, x) for x in ([place.count] if place.count else counts)]
+    if not lines:
+        raise UserError(f"no result on several servers reaches a recall of {target:g}")
+    return lines, kinds
+
+
+def server_tables(runs: Iterable[Run], target: float) -> list[Part]:
+    """Return for each curve how it does on its servers, and the throughput over that of one server."""
+    parts: list[Part] = []
+    for curve in curves_on_servers(runs, target):
+        whole, found = curve.whole, list(curve.at.values())
+        rate = ERROR_RATE / max(len(found) - 1, 1)
+        ratios = {
+            i: ratio_of_throughputs(at, whole, rate)
+            for i, at in enumerate(found)
+            if whole is not None and at is not whole
+        }
+        qps = {place: f"{LOWER_BOUND * at.is_bound}{figure_text(at.qps)}" for place, at in curve.at.items()}
+        compared = {
+            place: speedup_text(ratios[i], at.is_bound, whole.is_bound)
+            for i, (place, at) in enumerate(curve.at.items())
+            if whole is not None and i in ratios
+        }
+        results = {**{place: at.run for place, at in curve.at.items()}, **curve.short}
+        places = sorted(results, key=lambda place: place.order)
+        shown = [results[place] for place in places]
+        columns = {
+            "Servers": [place.name for place in places],
+            "RAM of each": [place.memory for place in places],
+            "Rows searched": [searched_text(run) for run in shown],
+            "Rows of a shard": [rows_text(run) for run in shown],
+            "Recall": [share_text(run.metrics["recall"]) for run in shown],
+            all_metrics[QPS_AT_RECALL].title: [qps.get(place, NOT_REACHED) for place in places],
+            f"QPS / {ONE_SERVER}": [compared.get(place, UNKNOWN) for place in places],
+        }
+        for name in LATENCIES:
+            metric = all_metrics[name]
+            columns[metric.title] = [metric.write(run.metrics[name]) for run in shown]
+        for name in CPU:
+            columns[f"{name.capitalize()} CPU (ms/query)"] = [cpu_text(run, name) for run in shown]
+        caption = f"{curve.name} on several servers, at a recall of {target:g}"
+        parts.append(known_table(columns, caption, frozenset({"Servers"})))
+        parts += [MOST_RAM] if len({place.ram for place in curve.at}) > 1 else []
+        parts += notes_on(ratios, [at.run for at in found], whole.run) if whole else ()
+        parts += of_latencies(found)
+    return [*parts, ONE_MACHINE]
+
+
+def searched_text(run: Run) -> str:
+    """Write the share of the rows that a query searches."""
+    share = number(run, "searched_rows_share")
+    return percent_text(share) if share else UNKNOWN
+
+
+def rows_text(run: Run) -> str:
+    """Write how many rows the smallest and the largest shard have, where that differs much."""
+    sizes = run.attrs.get("shard_rows")
+    if run.series.shard_probes is None or not isinstance(sizes, list) or not sizes:
+        return UNKNOWN
+    return f"{min(sizes):,.0f} to {max(sizes):,.0f}"
+
+
+def cpu_text(run: Run, name: str) -> str:
+    """Write the CPU time of a query."""
+    seconds = number(run, f"{name}_cpu_seconds_per_query")
+    return figure_text(1e3 * seconds) if seconds else UNKNOWN
