@@ -11,7 +11,7 @@ from ann_benchmarks.experiments.findings import StepPoint, selected
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.plotting.lines import looks_of
 from ann_benchmarks.reporting.content import Shown, make
-from ann_benchmarks.reporting.document import Paragraph, Picture
+from ann_benchmarks.reporting.document import Paragraph
 from ann_benchmarks.reporting.pictures import picture_kinds
 from ann_benchmarks.reporting.tables import table_kinds
 from ann_benchmarks.views.parts import Table
@@ -134,12 +134,6 @@ def test_each_load_has_a_table_of_its_own():
 def test_without_one_server_there_is_no_ratio():
     table, *_ = blocks(table_kinds, "table", every()[1:])
     assert "QPS / one server" not in table.columns and "Recall" in table.columns
-
-
-def test_throughput_and_latency_are_drawn_over_the_number_of_shards(tmp_path):
-    found = blocks(picture_kinds, "picture", every(), tmp_path)
-    assert all(isinstance(block, Picture) for block in found)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["shards-p50.png", "shards.png"]
 
 
 def test_an_engine_has_one_colour_and_each_load_a_dash():

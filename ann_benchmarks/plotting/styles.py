@@ -10,7 +10,7 @@ from ann_benchmarks.results.file import iter_result_paths
 # any pair 15), on white and on a dark page.
 LIGHT_COLORS = ("#0067a5", "#d55e00", "#009e73", "#aa3377", "#56b4e9", "#ddaa00", "#333333")
 DARK_COLORS = ("#3d9be0", "#ff8a4c", "#21c79a", "#e08cc0", "#9bdbff", "#ffd166", "#e6e6e6")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")  # website/marks.js draws the same ones in the same order
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")  # website/scales.js draws the same ones in the same order
 DASHES = ("", "6 3", "2 2.5", "8 3 2 3")
 
 

@@ -37,10 +37,10 @@ from .filtered import filter_columns, filter_section
 from .plots import (
     all_plot_variants,
     chart_data,
+    latex_code,
     load_records,
     others_data,
     pairs,
-    pgfplots,
     plot_title,
     record_run,
     styles_data,
@@ -52,11 +52,11 @@ FOLDER = Path(__file__).parent
 PREVIEW = "recall/time"
 MAIN = ("recall/time", "recall/p50", "recall/p99")  # plots that are not folded
 LONGEST_NAME = 120  # characters of a file, far below what file systems take
+# Each uses those before it; the site has them in one file.
 SCRIPTS = (
-    *("dom", "marks", "scales", "points", "curves", "state", "details", "chart", "pointing", "frontiers"),
-    *("recall", "compare", "recalls", "filtered", "others", "bars", "writing", "filters", "table", "preview"),
-    "page",
-)  # each uses those before it; the site has them in one file
+    *("dom", "scales", "curves", "state", "chart", "pointing", "frontiers", "recall", "compare", "writing"),
+    *("filters", "table", "page"),
+)
 
 Place = tuple[bool, str, str, int]  # batch mode, distance, dataset, k
 Styles = dict[str, dict[str, Style]]  # by column and name
@@ -240,7 +240,7 @@ def detail_page(
     for variant in variants:
         if any(drawable(*pair) for pair in pairs(page.runs, variant)):
             charts.append(
-                chart_data(variant) | {"latex": latex_code(page, variant, scatter) if latex else ""}
+                chart_data(variant) | {"latex": latex_code(page.series(), variant, scatter) if latex else ""}
             )
         elif not OF_FILTERS.intersection(all_plot_variants[variant]):
             empty.append(plot_title(variant))
@@ -269,21 +269,6 @@ def detail_page(
     return template.render(
         filters=filters, main=MAIN, page=page, charts=charts, empty=empty, scatter=scatter, data=data
     )
-
-
-def latex_code(page: Page, variant: str, scatter: bool) -> str:
-    """Return the pgfplots code of a plot and, with `scatter`, below it that of its scatter plot."""
-    x, y = all_plot_variants[variant]
-    codes = []
-    for is_scatter in (False, True) if scatter else (False,):
-        chosen = []
-        for name, runs in page.series().items():
-            values = pairs(runs, variant)
-            order = pareto_frontier(values, x, y)[is_scatter]
-            if order:
-                chosen.append((name, [values[i] for i in order]))
-        codes.append(pgfplots(x, y, chosen, is_scatter))
-    return "\n\n".join(codes)
 
 
 def index_page(templates: Environment, pages: Sequence[Page], styles: Styles) -> str:

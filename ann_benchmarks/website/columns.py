@@ -167,11 +167,13 @@ OF_MEASURING = (
 
 def columns_of(runs: Sequence[Run]) -> tuple[SiteColumn, ...]:
     """Return the columns of results, with one for each software whose version they state."""
+    return (*OF_SERIES, *field_columns(), *OF_TIERS, *version_columns(runs), *OF_MEASURING)
+
+
+def version_columns(runs: Sequence[Run]) -> list[SiteColumn]:
+    """Return a column for each software whose version results state."""
     names = {name: title for run in runs for name, title in version_names(run.attrs).items()}
-    versions = (
-        SiteColumn(name, title, "words", version(name), True) for name, title in sorted(names.items())
-    )
-    return (*OF_SERIES, *field_columns(), *OF_TIERS, *versions, *OF_MEASURING)
+    return [SiteColumn(name, title, "words", version(name), True) for name, title in sorted(names.items())]
 
 
 def column_data(column: SiteColumn, runs: Sequence[Run]) -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
 """What charts show besides the columns of a page: kinds of plot, by ann-benchmarks' names, and writes."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from typing import Any
@@ -11,7 +11,7 @@ from ann_benchmarks.plotting.published import read_tiers
 from ann_benchmarks.plotting.styles import Style
 from ann_benchmarks.published import published_names
 from ann_benchmarks.results.attributes import plain_attributes
-from ann_benchmarks.results.metrics import all_metrics, plot_label, standard_metrics
+from ann_benchmarks.results.metrics import all_metrics, pareto_frontier, plot_label, standard_metrics
 from ann_benchmarks.results.records import Phase, Rate, Record, iter_record_paths, over_time, read_record
 from ann_benchmarks.results.runs import Run, skipped
 from ann_benchmarks.results.tails import counts_of
@@ -105,6 +105,20 @@ def pgfplots(
         r"\end{figure}",
     ]
     return "\n".join(lines)
+
+
+def latex_code(series: Mapping[str, Sequence[Run]], variant: str, scatter: bool) -> str:
+    """Return the pgfplots code of a plot and, with `scatter`, below it that of its scatter plot."""
+    x, y = all_plot_variants[variant]
+    codes = []
+    for is_scatter in (False, True) if scatter else (False,):
+        chosen = []
+        for name, runs in series.items():
+            values = pairs(runs, variant)
+            if order := pareto_frontier(values, x, y)[is_scatter]:
+                chosen.append((name, [values[i] for i in order]))
+        codes.append(pgfplots(x, y, chosen, is_scatter))
+    return "\n\n".join(codes)
 
 
 def tails_data(runs: Sequence[Run]) -> list[list[int] | None]:
