@@ -19,7 +19,7 @@ from ann_benchmarks.results.comparable import Comparison, comparable
 from ann_benchmarks.results.kinds import checked_attributes
 from ann_benchmarks.submission.checking.identity import other_fields
 from ann_benchmarks.views.tiers import tier_runs, tier_tables
-from ann_benchmarks.website.columns import columns_of, points_data
+from ann_benchmarks.website.columns import points_data, result_columns
 
 from .report_data import make_run
 from .test_checker_honest import point
@@ -131,7 +131,7 @@ def test_a_new_field_can_be_filtered_by_on_pages(colour, monkeypatch):
     (load,) = (column for column in points_data(runs, [])["columns"] if column["id"] == "load")
     assert load["words"] == ["colour-red", "plain"] and load["facet"] and load["condition"]
     monkeypatch.setitem(FIELDS, "colour", replace(colour, group="servers"))
-    (own,) = (column for column in columns_of(runs) if column.id == "colour")
+    (own,) = (column for column in result_columns(runs) if column.id == "colour")
     assert [own.value(run) for run in runs] == ["red", None] and own.is_facet and own.label == "Colour"
 
 

@@ -146,22 +146,21 @@ def server_tables(runs: Iterable[Run], target: float) -> list[Part]:
     """Return for each curve how it does on its servers, and the throughput over that of one server."""
     parts: list[Part] = []
     for curve in curves_on_servers(runs, target):
-        whole, found = curve.whole, list(curve.at.values())
-        rate = ERROR_RATE / max(len(found) - 1, 1)
-        ratios = {
-            i: ratio_of_throughputs(at, whole, rate)
-            for i, at in enumerate(found)
-            if whole is not None and at is not whole
-        }
-        qps = {place: f"{LOWER_BOUND * at.is_bound}{figure_text(at.qps)}" for place, at in curve.at.items()}
-        compared = {
-            place: speedup_text(ratios[i], at.is_bound, whole.is_bound)
-            for i, (place, at) in enumerate(curve.at.items())
-            if whole is not None and i in ratios
-        }
-        results = {**{place: at.run for place, at in curve.at.items()}, **curve.short}
+        at, whole = curve.at, curve.whole
+        results = {**{place: one.run for place, one in at.items()}, **curve.short}
         places = sorted(results, key=lambda place: place.order)
         shown = [results[place] for place in places]
+        rate = ERROR_RATE / max(len(at) - 1, 1)
+        ratios = {
+            i: ratio_of_throughputs(at[place], whole, rate)
+            for i, place in enumerate(places)
+            if whole and place in at and at[place] is not whole
+        }
+        qps = {place: f"{LOWER_BOUND * one.is_bound}{figure_text(one.qps)}" for place, one in at.items()}
+        compared = [
+            speedup_text(ratios[i], at[place].is_bound, whole.is_bound) if whole and i in ratios else UNKNOWN
+            for i, place in enumerate(places)
+        ]
         columns = {
             "Servers": [place.name for place in places],
             "RAM of each": [place.memory for place in places],
@@ -169,7 +168,7 @@ def server_tables(runs: Iterable[Run], target: float) -> list[Part]:
             "Rows of a shard": [rows_text(run) for run in shown],
             "Recall": [share_text(run.metrics["recall"]) for run in shown],
             all_metrics[QPS_AT_RECALL].title: [qps.get(place, NOT_REACHED) for place in places],
-            f"QPS / {ONE_SERVER}": [compared.get(place, UNKNOWN) for place in places],
+            f"QPS / {ONE_SERVER}": compared,
         }
         for name in LATENCIES:
             metric = all_metrics[name]
@@ -178,9 +177,9 @@ def server_tables(runs: Iterable[Run], target: float) -> list[Part]:
             columns[f"{name.capitalize()} CPU (ms/query)"] = [cpu_text(run, name) for run in shown]
         caption = f"{curve.name} on several servers, at a recall of {target:g}"
         parts.append(known_table(columns, caption, frozenset({"Servers"})))
-        parts += [MOST_RAM] if len({place.ram for place in curve.at}) > 1 else []
-        parts += notes_on(ratios, [at.run for at in found], whole.run) if whole else ()
-        parts += of_latencies(found)
+        parts += [MOST_RAM] if len({place.ram for place in at}) > 1 else []
+        parts += notes_on(ratios, shown, whole.run) if whole else ()
+        parts += of_latencies(at.values())
     return [*parts, ONE_MACHINE]
 
 

@@ -130,7 +130,7 @@ def field_columns() -> list[SiteColumn]:
     return [*map(field_column, fields), load]
 
 
-OF_SERIES = (
+SERIES_COLUMNS = (
     SiteColumn("algorithm", "Algorithm", "words", lambda run: run.series.name, True),
     SiteColumn("parameters", "Parameters", "words", lambda run: run.parameters),
     *(metric(name) for name in standard_metrics),
@@ -139,14 +139,14 @@ OF_SERIES = (
     SiteColumn("form", "Index form", "words", form, True),
     SiteColumn("built", "Build arguments", "words", build, True),
 )
-OF_TIERS = tuple(
+TIER_COLUMNS = tuple(
     SiteColumn(name, label, "words", memory(attribute), True, is_condition=True)
     for name, label, attribute in (
         ("ram", "Available RAM", "tier_ram"),
         ("buffers", "shared_buffers of the tier", "tier_shared_buffers"),
     )
 )
-OF_MEASURING = (
+MEASUREMENT_COLUMNS = (
     SiteColumn("machine", "Machine", "words", machine, True),
     SiteColumn("available", "RAM measured", "bytes", attribute("tier_available")),
     SiteColumn("shared", "shared_buffers", "bytes", attribute("shared_buffers")),
@@ -165,9 +165,9 @@ OF_MEASURING = (
 )
 
 
-def columns_of(runs: Sequence[Run]) -> tuple[SiteColumn, ...]:
+def result_columns(runs: Sequence[Run]) -> tuple[SiteColumn, ...]:
     """Return the columns of results, with one for each software whose version they state."""
-    return (*OF_SERIES, *field_columns(), *OF_TIERS, *version_columns(runs), *OF_MEASURING)
+    return (*SERIES_COLUMNS, *field_columns(), *TIER_COLUMNS, *version_columns(runs), *MEASUREMENT_COLUMNS)
 
 
 def version_columns(runs: Sequence[Run]) -> list[SiteColumn]:
@@ -234,8 +234,8 @@ def natural(text: str) -> tuple[Any, ...]:
 
 def points_data(runs: Sequence[Run], extra: Iterable[SiteColumn]) -> dict[str, Any]:
     """Return all columns of the results: first those that a page adds, then those of every result."""
-    of_all = (*extra, server_column(runs), *columns_of(runs), ram_column(runs))
-    columns = [column_data(column, runs) for column in of_all]
+    every = (*extra, server_column(runs), *result_columns(runs), ram_column(runs))
+    columns = [column_data(column, runs) for column in every]
     return {"count": len(runs), "columns": [column for column in columns if column is not None]}
 
 
@@ -243,8 +243,8 @@ def server_column(runs: Sequence[Run]) -> SiteColumn:
     """Return the server of each result as far as it is known, nothing where all are of one."""
     places, _, names = servers(runs)
     known = {place: name for place, name in enumerate(names) if name not in ("", UNKNOWN)}
-    of_run = {id(run): known.get(place) for run, place in zip(runs, places, strict=True) if len(known) > 1}
-    return SiteColumn("server", "Server", "words", lambda run: of_run.get(id(run)), True)
+    by_run = {id(run): known.get(place) for run, place in zip(runs, places, strict=True) if len(known) > 1}
+    return SiteColumn("server", "Server", "words", lambda run: by_run.get(id(run)), True)
 
 
 def ram_column(runs: Sequence[Run]) -> SiteColumn:

@@ -183,11 +183,11 @@ def record_run(record: Record) -> Run:
 def writing_data(records: Sequence[Record]) -> dict[str, Any]:
     """Return the columns of the records, like those of results, and the phases of each."""
     runs = [record_run(record) for record in records]
-    of_run = {id(run): record for run, record in zip(runs, records, strict=True)}
+    by_run = {id(run): record for run, record in zip(runs, records, strict=True)}
     columns = [
-        SiteColumn("workload", "Workload", "words", lambda run: of_run[id(run)].workload),
-        SiteColumn("writers", "Writers", "number", lambda run: of_run[id(run)].writers),
-        SiteColumn("rate", "Requested writes (1/s)", "number", lambda run: of_run[id(run)].rate),
+        SiteColumn("workload", "Workload", "words", lambda run: by_run[id(run)].workload),
+        SiteColumn("writers", "Writers", "number", lambda run: by_run[id(run)].writers),
+        SiteColumn("rate", "Requested writes (1/s)", "number", lambda run: by_run[id(run)].rate),
     ]
     return {
         **points_data(runs, columns),
