@@ -36,7 +36,7 @@ ONE_MACHINE = (
 
 
 @dataclass(frozen=True)
-class Place:
+class ServerPlace:
     """What answered, as a series of its server fields, and the RAM of each server in bytes.
 
     `ram` is 0 off tiers, and infinity where it is all of the machine's.
@@ -88,8 +88,8 @@ class OnServers:
     """
 
     name: str
-    at: Mapping[Place, AtRecall]
-    short: Mapping[Place, Run]
+    at: Mapping[ServerPlace, AtRecall]
+    short: Mapping[ServerPlace, Run]
 
     @property
     def whole(self) -> AtRecall | None:
@@ -100,10 +100,10 @@ class OnServers:
 
 def curves_on_servers(runs: Iterable[Run], target: float) -> list[OnServers]:
     """Return the curves that have results on more than one server; UserError without any."""
-    groups: dict[str, dict[Place, list[Run]]] = {}
+    groups: dict[str, dict[ServerPlace, list[Run]]] = {}
     for run in runs:
         if not run.series.is_open:
-            place = Place(run.series.only("servers"), ram(run) if is_on_tier(run) else 0.0)
+            place = ServerPlace(run.series.only("servers"), ram(run) if is_on_tier(run) else 0.0)
             name = run.series.without("servers", "tier_memory").label
             groups.setdefault(name, {}).setdefault(place, []).append(run)
     found = []
