@@ -133,11 +133,11 @@ def test_a_second_run_finds_the_tables_beside_those_of_other_engines(shards, mon
         patched.setattr(dealing, "find_cells", None)  # is not called
         with Fitted(1) as again:
             assert again.names == names and not {"cells", "load"} & {*again.phases}
-            assert again.algorithm.get_additional()["dealing_time"] > 0
+            assert again.algorithm.get_additional()["shard_cells_time"] > 0
         with Fitted(None, engine="client") as by_id:
             assert "load" not in by_id.phases
     with shards[1].connect() as connection:
-        connection.execute("DROP TABLE ann_benchmarks.dealing")
+        connection.execute("DROP TABLE ann_benchmarks.shard_cells")
     with Fitted(2) as anew:  # the same rows have the same cells
         assert anew.names == names and "cells" in anew.phases and "load" not in anew.phases
     changed = TRAIN.copy()
@@ -150,13 +150,13 @@ def test_cells_that_are_damaged_are_not_used(shards):
     with Fitted(2):
         pass
     with shards[1].connect() as connection:
-        connection.execute("UPDATE ann_benchmarks.dealing SET content = substr(content, 9)")
+        connection.execute("UPDATE ann_benchmarks.shard_cells SET content = substr(content, 9)")
         with (
-            pytest.raises(PostgresError, match="dealing of shard 1 is damaged: drop that table"),
+            pytest.raises(PostgresError, match="shard_cells of shard 1 is damaged: drop that table"),
             Fitted(2),
         ):
             pass
-        connection.execute("DROP TABLE ann_benchmarks.dealing")
+        connection.execute("DROP TABLE ann_benchmarks.shard_cells")
 
 
 def test_an_interrupted_load_goes_on_with_the_same_cells(shards, monkeypatch):
