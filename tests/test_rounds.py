@@ -165,8 +165,10 @@ def test_in_the_first_round_more_clients_answer_every_query_also_for_fewer(works
     assert done.returncode == 0, done.stdout + done.stderr
     starts = {attrs["run_started"][0]: attrs["clients"] for attrs in stored().values()}
     assert [starts[moment] for moment in sorted(starts)] == [3, 2, 1]
-    # The first turn has all 500 queries answered, each of the eleven others 60. Warm-ups are less than 300.
-    assert 0 <= len(Path("queries").read_text()) - (500 + 11 * 60) < 300
+    # The first turn has all 500 queries answered, each of the eleven others 60. A turn is warmed up by 3, and
+    # sends its 60 once more where others took the CPU.
+    repeats = sum(attrs["runs_measured_again"] for attrs in stored().values())
+    assert len(Path("queries").read_text()) == 500 + 11 * 60 + 12 * 3 + repeats * 60
 
 
 def test_points_are_shown_in_the_order_of_their_arguments(workspace) -> None:
