@@ -24,6 +24,8 @@ from .postgres_fixtures import (  # noqa: F401
     server_folder,
 )
 from .programs import call_program, temporary_folder, write_config
+from .vchord_archives import old_vchord_server, vchord_server  # noqa: F401
+from .vectorscale_wheel import vectorscale_server  # noqa: F401
 
 ROOT = Path(__file__).parent.parent
 # Tests start hundreds of processes, each of which would compile every module anew.

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import psycopg
@@ -25,7 +24,6 @@ from ann_benchmarks.data.filters import Filter, FilteredVector, Predicate, RowAt
 from .client_answers import ids_of
 from .filtered_rows import QUERIES, ROWS, TEXTS, TRAIN, K, attributes, filtered, one, passes, truth
 from .sparse_data import sparse_from
-from .vchord_archives import server_with
 
 TABLE = attributes()
 WORD, SEEN = 'the "word"', "Seen at"
@@ -336,11 +334,6 @@ def test_a_row_with_a_large_vector_still_fits_its_page(plugin_server: Server):
         pytest.fail(str(error))
     finally:
         algorithm.done()
-
-
-@pytest.fixture(scope="module")
-def vchord_server(made_server: Path) -> Iterator[Server]:
-    yield from server_with("1.1", made_server)
 
 
 @pytest.mark.thorough

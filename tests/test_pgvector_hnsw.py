@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW, graph_bytes, index_bytes
-from ann_benchmarks.algorithms.postgres import servers
+from ann_benchmarks.algorithms.postgres import catalog, servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
@@ -97,37 +97,9 @@ def test_a_query_that_does_not_use_the_index_is_an_error(fitted, server: Server)
         algorithm.query(train[0], K)
 
 
-def test_another_index_on_the_table_is_never_chosen(plugin_server: Server):
-    train = clustered(3000, 16, seed=3)
-    first, second = plugin(m=8), plugin(m=24)
-    first.fit(train)
-    first.done()
-    second.fit(train)
-    second.done()
-    assert first.table_name == second.table_name
-    assert first.index_name != second.index_name
-    for algorithm in (second, plugin(m=8)):
-        algorithm.fit(train)
-        algorithm.set_query_arguments(40)
-        algorithm.query(train[0], K)  # checks the plan
-        algorithm.done()
-
-
-def test_an_index_is_found_again_and_brings_its_figures(fitted):
+def test_two_runs_do_not_share_a_table(fitted, monkeypatch: pytest.MonkeyPatch):
     algorithm, train = fitted
-    algorithm.done()
-    again = plugin()
-    again.fit(train)
-    again.done()
-    facts = again.get_additional()
-    assert facts["index_reused"]
-    for name in ("build_time", "index_build_time", "load_time", "index_size"):
-        assert facts[name] == algorithm.get_additional()[name] > 0
-    assert facts["build_time"] == facts["load_time"] + facts["index_build_time"]
-
-
-def test_two_runs_do_not_share_a_table(fitted):
-    algorithm, train = fitted
+    monkeypatch.setattr(catalog, "LOCK_SECONDS", 0.3)
     other = plugin(m=4)
     with pytest.raises(PostgresError, match="another run measures on .* wait for it"):
         other.fit(train)

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,6 @@ from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.data.filters import Filter, FilteredVector, Predicate, RowAttribute, RowAttributes
 
 from .filtered_rows import QUERIES, ROWS, TRAIN, K, attributes, one, passes, truth
-from .postgres_fixtures import started
-from .vectorscale_wheel import installation_with_vectorscale
 
 pytestmark = pytest.mark.thorough
 
@@ -27,10 +24,10 @@ SMALL = {"num_neighbors": 20, "search_list_size": 40, "labels": True}
 
 
 @pytest.fixture(scope="module")
-def diskann(made_server: Path) -> Iterator[Server]:
-    with started(made_server, installation_with_vectorscale) as server, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(servers, "_current", server)
-        yield server
+def diskann(vectorscale_server: Server) -> Iterator[Server]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(servers, "_current", vectorscale_server)
+        yield vectorscale_server
 
 
 @contextmanager

@@ -1,15 +1,14 @@
 """The VectorChord plug-in on the real extension, in the versions that the machine has archives of."""
 
-import json
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from ann_benchmarks.algorithms.clustering.clustering import cluster
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
@@ -19,14 +18,15 @@ from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.module import PostgresANN
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
-from ann_benchmarks.algorithms.postgres.statement import index_of_plan
 from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.algorithms.vchord.size import automatic_lists, index_bytes
+from ann_benchmarks.algorithms.vchordg.module import VectorChordGraph
+from ann_benchmarks.algorithms.vchordg.module import index_bytes as graph_bytes
 
-from .index_table import documented, offered
-from .postgres_fixtures import clustered, copied, fitted, measured_recall, planned, started
+from .conftest import ROOT
+from .postgres_fixtures import clustered, copied, fitted, measured_recall, started
 from .programs import until
-from .vchord_archives import installation_with_vchord, installation_without_vchord, server_with
+from .vchord_archives import installation_with_vchord, installation_without_vchord
 
 pytestmark = pytest.mark.thorough
 
@@ -36,20 +36,10 @@ QUERIES = clustered(40, 48, seed=9)
 GIB = 1 << 30
 
 
-@pytest.fixture(scope="module")
-def server_1_0(made_server: Path) -> Iterator[Server]:
-    yield from server_with("1.0", made_server)
-
-
-@pytest.fixture(scope="module")
-def server_1_1(made_server: Path) -> Iterator[Server]:
-    yield from server_with("1.1", made_server)
-
-
-@pytest.fixture(params=["1.0", "1.1"])
+@pytest.fixture(params=["old_vchord_server", "vchord_server"])
 def vchord(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Server:
     """The server that plug-ins find, with each version of VectorChord in turn."""
-    server: Server = request.getfixturevalue(f"server_{request.param.replace('.', '_')}")
+    server: Server = request.getfixturevalue(request.param)
     monkeypatch.setattr(servers, "_current", server)
     return server
 
@@ -58,47 +48,14 @@ def recall(algorithm: PostgresANN, metric: str = "euclidean") -> float:
     return measured_recall(algorithm, TRAIN, QUERIES, metric)
 
 
-@pytest.mark.parametrize("metric", ["euclidean", "angular", "ip"])
-@pytest.mark.parametrize(
-    ("arguments", "query"),
-    [
-        ({}, ("", 1.9)),
-        ({"lists": 30, "residual_quantization": True}, (30, 1.9)),
-        ({"lists": [5, 60], "kmeans_algorithm": "hierarchical", "sampling_factor": 64, "pin": 2}, ("5,60",)),
-        ({"lists": 30, "rerank_in_table": True, "kmeans_algorithm": "lloyd"}, (30,)),
-        ({"lists": 30, "form": "halfvec", "kmeans_dimension": 16, "kmeans_iterations": 5}, ([30],)),
-    ],
-    ids=["flat", "one-level", "two-levels", "in-table", "half"],
-)
-def test_finds_the_neighbours_of_its_metric(vchord: Server, metric: str, arguments: dict, query: tuple):
-    algorithm = VectorChord(metric, arguments)
-    with fitted(algorithm, TRAIN, *query):
-        assert recall(algorithm, metric) > 0.94  # the bound of 1.9 is one that a few codes exceed
-
-
-def test_probes_and_epsilon_reach_the_server(vchord: Server):
-    algorithm = VectorChord("euclidean", {"lists": [5, 60]})
-    with fitted(algorithm, TRAIN, "1,2", 1.5):
-        settings = json.loads(
-            algorithm.get_additional()["settings"] if algorithm.query(QUERIES[0], K) else ""
-        )
-        few = recall(algorithm)
-        settings = json.loads(algorithm.get_additional()["settings"])
-        assert settings["vchordrq.probes"] == "1,2"
-        assert settings["vchordrq.epsilon"] == "1.5"
-        assert str(algorithm) == "VectorChord(lists=[5, 60], probes=1,2, epsilon=1.5)"
-        algorithm.set_query_arguments("5,60", 1.5)
-        many = recall(algorithm)
-        algorithm.set_query_arguments("5,60", 0.0)
-        careless = recall(algorithm)
-    assert few < many - 0.1
-    assert careless < many - 0.1
-
-
-@pytest.mark.parametrize("probes", [-5, "0,3", "few", 1.5, "1;2"])
-def test_probes_are_whole_numbers(probes: Any):
-    with pytest.raises(PostgresError, match="give a number from 1 on for each level"):
-        VectorChord("euclidean", {"lists": [5, 60]}).set_query_arguments(probes)
+def test_a_graph_is_called_a_preview_when_it_is_built(
+    vchord_server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(servers, "_current", vchord_server)
+    for said in (1, 0):
+        with fitted(VectorChordGraph("euclidean", {"m": 9, "ef_construction": 16}), TRAIN, 20) as facts:
+            assert facts["prewarmed_by"].endswith("vchordg_prewarm")
+        assert capsys.readouterr().out.count("VectorChord calls vchordg a preview") == said
 
 
 @pytest.mark.parametrize(("probes", "numbers"), [("", 0), (10, 1), ("1,2,3", 3)])
@@ -125,22 +82,6 @@ def test_the_clustering_time_is_measured_and_stays_with_the_index(vchord: Server
 def test_the_library_is_loaded_without_the_user(vchord: Server):
     with fitted(VectorChord("euclidean", {"lists": 30}), TRAIN), vchord.connect() as connection:
         assert connection.execute("SHOW shared_preload_libraries").fetchone() == ("vchord",)
-
-
-def test_parked_indexes_do_not_disturb_each_other(vchord: Server):
-    """A parked vchordrq would refuse every query whose probes are not its own."""
-    hnsw = {"M": 8, "efConstruction": 32}
-    for algorithm, query in (
-        (VectorChord("euclidean", {"lists": [5, 60]}), ("5,60",)),
-        (PGVectorHNSW("euclidean", hnsw), (40,)),
-        (VectorChord("euclidean", {"lists": 30}), (30,)),
-        (PGVectorHNSW("euclidean", hnsw), (40,)),
-        (VectorChord("euclidean", {"lists": [5, 60]}), ("2,10",)),
-    ):
-        with fitted(algorithm, TRAIN, *query):
-            plan = planned(algorithm, QUERIES[0], K)
-            assert index_of_plan(plan) == algorithm.index_name
-            assert recall(algorithm) > 0.4
 
 
 def test_another_run_of_another_plugin_on_the_same_table(made_server: Path, monkeypatch: pytest.MonkeyPatch):
@@ -458,8 +399,8 @@ def test_bad_arguments_are_one_line(vchord: Server, tmp_path: Path, arguments: d
 
 
 @pytest.mark.parametrize("form", ["rabitq8", "rabitq4"])
-def test_what_1_0_lacks(server_1_0: Server, monkeypatch: pytest.MonkeyPatch, form: str):
-    monkeypatch.setattr(servers, "_current", server_1_0)
+def test_what_1_0_lacks(old_vchord_server: Server, monkeypatch: pytest.MonkeyPatch, form: str):
+    monkeypatch.setattr(servers, "_current", old_vchord_server)
     with pytest.raises(PostgresError, match=f"form '{form}' came with VectorChord 1.1, the server has 1.0.0"):
         VectorChord("euclidean", {"form": form}).fit(TRAIN)
 
@@ -467,9 +408,9 @@ def test_what_1_0_lacks(server_1_0: Server, monkeypatch: pytest.MonkeyPatch, for
 @pytest.mark.parametrize("metric", ["euclidean", "angular", "ip"])
 @pytest.mark.parametrize(("form", "least"), [("rabitq8", 0.9), ("rabitq4", 0.6)])
 def test_what_1_1_has(
-    server_1_1: Server, monkeypatch: pytest.MonkeyPatch, form: str, least: float, metric: str
+    vchord_server: Server, monkeypatch: pytest.MonkeyPatch, form: str, least: float, metric: str
 ):
-    monkeypatch.setattr(servers, "_current", server_1_1)
+    monkeypatch.setattr(servers, "_current", vchord_server)
     algorithm = VectorChord(metric, {"form": form, "lists": 30})
     with fitted(algorithm, TRAIN, 30):
         plain = recall(algorithm, metric)
@@ -555,7 +496,16 @@ def test_lists_follow_vectorchords_advice():
     assert {rows: automatic_lists(rows) for rows in advice} == advice
 
 
-@pytest.mark.parametrize("index", ["vchordrq", "vchordg"])
-def test_the_documented_metrics_are_those_of_the_extension(server_1_1: Server, index: str):
-    server_1_1.preload("vchord")
-    assert documented(index) == offered(server_1_1, "vchord", index)
+def test_sizes_of_vectors_that_are_cut_in_pieces():
+    """At 3,000 dimensions, 12,000 bytes: 7,616 beside 32 neighbours, and 4,384 more."""
+    page = 8192
+    assert graph_bytes(1, 3000, 12_000, 32, 2) == 4 * page
+    codes = 32 + 2 * 8 * 47 + 16
+    assert graph_bytes(8160 // (codes + 4) * 10, 3000, 12_000, 32, 2) == (10 * (1 + 10 + 10) + 1) * page
+
+
+def test_it_comes_with_the_release_of_the_other_index():
+    of = {name: (ROOT / f"algorithms/{name}/release.yml").read_text() for name in ("vchord", "vchordg")}
+    assert yaml.safe_load(of["vchord"]) == yaml.safe_load(of["vchordg"])
+    files = [(ROOT / f"algorithms/{name}/Dockerfile").read_text() for name in of]
+    assert files[0] == files[1]  # and so the images are one

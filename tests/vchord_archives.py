@@ -68,9 +68,17 @@ def installation_without_vchord(folder: Path) -> Path:
     return copy
 
 
-def server_with(version_prefix: str, made_server: Path) -> Iterator[Server]:
-    """A server with this version of VectorChord, for a fixture."""
-    with started(made_server, partial(installation_with_vchord, version_prefix)) as server:
+@pytest.fixture(scope="session")
+def vchord_server(made_server: Path) -> Iterator[Server]:
+    """One server with VectorChord for all tests that leave it as it is."""
+    with started(made_server, partial(installation_with_vchord, "1.1")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def old_vchord_server(made_server: Path) -> Iterator[Server]:
+    """One server with the first VectorChord that is supported."""
+    with started(made_server, partial(installation_with_vchord, "1.0")) as server:
         yield server
 
 

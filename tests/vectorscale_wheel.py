@@ -4,15 +4,17 @@ import os
 import platform
 import subprocess
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation, install, read_release
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.installing.local import get_wheel
 
+from .postgres_fixtures import started
 from .vchord_archives import copied_installation
 
 LOCK = Path(__file__).parents[1] / "algorithms/pgvectorscale/release.lock"
@@ -36,6 +38,13 @@ def installation_with_vectorscale(folder: Path) -> Path:
     copy = copied_installation(folder)
     install(release, Installation(copy))
     return copy
+
+
+@pytest.fixture(scope="session")
+def vectorscale_server(made_server: Path) -> Iterator[Server]:
+    """One server with pgvectorscale for all tests that leave it as it is."""
+    with started(made_server, installation_with_vectorscale) as server:
+        yield server
 
 
 def release_stand_in(folder: Path, major: str, files: Mapping[str, bytes]) -> Path:
