@@ -149,8 +149,8 @@ def test_nothing_is_written_over_anything_else(number, tmp_path, monkeypatch):
     texts = [
         text for text in figure.findobj(match=matplotlib.text.Text) if text.get_visible() and text.get_text()
     ]
-    inside = [text for text in texts if not is_hidden(text, figure)]
-    boxes = [(text.get_text(), text.get_window_extent()) for text in inside]
+    hidden = hidden_labels(figure)
+    boxes = [(text.get_text(), text.get_window_extent()) for text in texts if text not in hidden]
     over = [(a, b) for (a, one), (b, other) in combinations(boxes, 2) if one.overlaps(other)]
     assert not over
     assert (
@@ -159,12 +159,12 @@ def test_nothing_is_written_over_anything_else(number, tmp_path, monkeypatch):
     assert len([text for text in texts if text.get_text() in names]) == len(names)
 
 
-def is_hidden(text, figure):
-    """Whether a text is the label of a tick that is not drawn: of an inner panel, or beyond the axis."""
-    for axes in figure.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            low, high = sorted(axis.get_view_interval())
-            for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]:
-                if text in (tick.label1, tick.label2):
-                    return not low <= tick.get_loc() <= high
-    return False
+def hidden_labels(figure):
+    """Labels of ticks that are not drawn, since they are beyond their axis."""
+    hidden = set()
+    for axis in [axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]:
+        low, high = sorted(axis.get_view_interval())
+        for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]:
+            if not low <= tick.get_loc() <= high:
+                hidden |= {tick.label1, tick.label2}
+    return hidden

@@ -35,10 +35,16 @@ def test_a_contender_that_fails_is_named(workspace, body: str, reason: str) -> N
     assert ("the others begin anew" in done.stderr) == (body == CRASHES)
 
 
-@pytest.mark.parametrize(("fit", "reason"), [("os._exit(3)", "status 3"), ("time.sleep(600)", "--timeout")])
-@pytest.mark.parametrize("name", ["a", "z"])
+@pytest.mark.parametrize(
+    ("name", "fit", "reason"),
+    [
+        ("a", "os._exit(3)", "status 3"),
+        ("z", "os._exit(3)", "status 3"),
+        ("z", "time.sleep(600)", "--timeout"),
+    ],
+)
 def test_a_build_that_ends_its_process_takes_no_other_contender_with_it(
-    workspace, fit: str, reason: str, name: str
+    workspace, name: str, fit: str, reason: str
 ) -> None:
     workspace.add_plugin(name, f"{ANSWER}def fit(self, X): {fit}\n")
     workspace.add_plugin("b", ANSWER)

@@ -295,7 +295,7 @@ def test_a_server_that_does_not_answer_is_not_waited_for(
             backend.suspend()
             until(lambda: backend.status() == psutil.STATUS_STOPPED)
             time.sleep(0.2)
-        monkeypatch.setattr(f"{folder}.answers._ANSWER_SECONDS", 0.2)
+            monkeypatch.setattr(f"{folder}.answers._ANSWER_SECONDS", 0.2)
         end = threading.Timer(30 * PATIENCE, backend.resume)  # or a watch that waits would do so for ever
         end.start()
         try:
