@@ -16,13 +16,12 @@ import argparse
 from ann_benchmarks.common.cli import file_to_write, limit, number, path, positive_int, run_command
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.dashboard import draw_monitoring
-from ann_benchmarks.plotting.draw import PlotRequest, draw_dataset, draw_tiers
-from ann_benchmarks.plotting.draw_filters import draw_filters
+from ann_benchmarks.plotting.draw import PlotRequest, draw_dataset, draw_filters, draw_tiers
 from ann_benchmarks.plotting.draw_recalls import draw_recalls
-from ann_benchmarks.plotting.facets import FACETS
 from ann_benchmarks.plotting.figure import View
 from ann_benchmarks.published import published_names
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, TARGET_RECALL, all_metrics
+from ann_benchmarks.views.facets import FACETS
 
 OF_METRICS = (
     "x_axis",

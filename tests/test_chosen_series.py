@@ -6,8 +6,8 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.fields.series import Series
-from ann_benchmarks.plotting.chosen import chosen
 from ann_benchmarks.plotting.draw import draw_dataset
+from ann_benchmarks.views.chosen import chosen
 
 from .plotting_data import make_result, make_truth, request_of
 from .report_data import make_run

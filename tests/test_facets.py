@@ -14,13 +14,13 @@ from matplotlib.figure import Figure
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.plotting import panels as drawing
-from ann_benchmarks.plotting.chosen import chosen
 from ann_benchmarks.plotting.draw import draw_dataset
-from ann_benchmarks.plotting.facets import FACETS, panels
 from ann_benchmarks.plotting.figure import View
 from ann_benchmarks.plotting.panels import create_panels
 from ann_benchmarks.plotting.styles import assign_styles
 from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.views.chosen import chosen
+from ann_benchmarks.views.facets import FACETS, panels
 from ann_benchmarks.views.points import Point
 
 from .plotting_data import make_result, make_truth, request_of

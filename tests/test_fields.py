@@ -13,11 +13,11 @@ from ann_benchmarks.fields.rows import FIELDS, GROUPS, Field
 from ann_benchmarks.fields.series import ATTRIBUTE, Series, series_from, series_of
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.procedure import Procedure
-from ann_benchmarks.plotting.facets import FACETS, panels
 from ann_benchmarks.reporting.facts import facts_of
 from ann_benchmarks.results.comparable import Comparison, comparable
 from ann_benchmarks.results.kinds import checked_attributes
 from ann_benchmarks.submission.checking.identity import other_fields
+from ann_benchmarks.views.facets import FACETS, panels
 from ann_benchmarks.views.tiers import tier_runs, tier_tables
 from ann_benchmarks.website.columns import points_data, result_columns
 

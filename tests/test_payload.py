@@ -27,11 +27,11 @@ from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn
-from ann_benchmarks.plotting.chosen import of_one_load
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.comparable import comparable, comparisons
 from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.run.options import check_options, make_parser, requested_execution, requested_procedures
+from ann_benchmarks.views.chosen import of_one_load
 
 from .filtered_rows import DIMENSION, QUERIES, TRAIN, K, attributes, one
 from .relay import relayed

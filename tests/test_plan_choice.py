@@ -19,8 +19,8 @@ from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure import plan_choice
 from ann_benchmarks.measure.job import carry_out
+from ann_benchmarks.measure.plan_choice import judge_regret
 from ann_benchmarks.results.file import read_result
-from ann_benchmarks.results.regret import regret_of
 from ann_benchmarks.results.runs import load_runs
 
 from .conftest import make_dataset
@@ -115,18 +115,18 @@ def test_a_failure_costs_the_figures_and_not_the_point(workspace, monkeypatch):
 
 def test_regrets_by_hand():
     own, slow, quick = np.full(20, 6.0), np.full(20, 9.0), np.full(20, 2.0)
-    assert regret_of(own, [slow, quick]) == (3, 3, 3, 1)
-    assert regret_of(own, [slow]) == (1, 1, 1, None) == regret_of(own, [])
+    assert judge_regret(own, [slow, quick]) == (3, 3, 3, 1)
+    assert judge_regret(own, [slow]) == (1, 1, 1, None) == judge_regret(own, [])
     # Equally fast but for chance: nothing says that there is a regret.
     rng = np.random.default_rng(3)
     noisy = [rng.normal(10, 1, 50) for _ in range(5)]
-    found = regret_of(noisy[0], noisy[1:])
+    found = judge_regret(noisy[0], noisy[1:])
     assert 1 == found.low <= found.ratio <= found.high < 1.2
     # The interval is that of the ratio: 95% of such samples have the true one in theirs.
     hits = 0
     for _ in range(100):
         own, best = rng.exponential(4.0, 80), rng.exponential(2.0, 80)
-        low, high = regret_of(own, [best])[1:3]
+        low, high = judge_regret(own, [best])[1:3]
         hits += low <= 2 <= high
     assert 86 <= hits <= 99
 
@@ -135,7 +135,7 @@ def test_chance_chooses_the_best_of_many_plans_and_that_is_no_regret():
     rng = np.random.default_rng(8)
     queries = rng.lognormal(0, 1.5, (100, 1, 100))
     seconds = queries * rng.lognormal(0, 0.1, (100, 9, 100))  # nine ways, equally fast
-    assert sum(regret_of(own, others).low > 1 for own, *others in seconds) <= 6
+    assert sum(judge_regret(own, others).low > 1 for own, *others in seconds) <= 6
 
 
 def test_rows_that_steps_remove():

@@ -4,13 +4,13 @@ A plug-in says which plans there are, and answers queries by each of them. What 
 """
 
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ann_benchmarks.plugin import PlanAnswers
-from ann_benchmarks.results.regret import regret_of
+from ann_benchmarks.results.intervals import CONFIDENCE
 
 from .timed import Subject
 
@@ -19,6 +19,7 @@ MOST_QUERIES = 100
 LEAST_QUERIES = 10  # answered by several plans, for their times to mean something
 SECONDS = 2.0  # for all of it
 _ROUNDING = 1e-9
+_SAMPLES = 2000  # of the queries, with replacement
 _SEED = 0
 
 # The recall and the completeness of each query, of answers (queries, at least count).
@@ -51,7 +52,7 @@ def plan_figures(subject: Subject, shares_of: Shares) -> dict[str, Any]:
         and all(way[name] >= own[name] - _ROUNDING for name in ("recall", "completeness"))
     ]  # fmt: skip
     seconds = [np.asarray(way.seconds, dtype=float) for way in compared.answers]
-    regret = regret_of(seconds[0], [seconds[place] for place in as_good])
+    regret = judge_regret(seconds[0], [seconds[place] for place in as_good])
     return facts | {
         "planner_regret": regret.ratio,
         "planner_regret_low": regret.low,
@@ -75,3 +76,35 @@ def _figures(subject: Subject, way: PlanAnswers, numbers: np.ndarray, shares_of:
         "recall": float(recalls[mine].mean()),
         "completeness": float(complete[mine].mean()),
     }
+
+
+class Regret(NamedTuple):
+    """How many times as long the choice takes, with a 95% interval, and the place of the best other way.
+
+    `best` is None where no other way is faster: then the regret is 1.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    best: int | None
+
+
+def judge_regret(own: np.ndarray, others: Sequence[np.ndarray]) -> Regret:
+    """Return the mean of `own` over the smallest mean of all, each (queries,) in s, and at least 1.
+
+    The interval is from drawing queries with replacement, the same ones for all ways (the paired percentile
+    bootstrap, Efron 1979). Its lower end is of the way that is the best here, judged together with the others
+    (Bonferroni), because chance chooses it among them. Its upper end is of the best one of each draw: ways
+    that are equally fast differ by chance, and the regret is none the smaller.
+    """
+    seconds = np.array([own, *others])
+    best = int(np.argmin(seconds.mean(axis=1)))
+    queries = seconds.shape[1]
+    drawn = np.random.default_rng(_SEED).integers(queries, size=(_SAMPLES, queries))
+    means = seconds[:, drawn].mean(axis=2)
+    beyond = (1 - CONFIDENCE) / 2
+    low = float(np.quantile(means[0] / means[best], beyond / max(len(others), 1)))
+    high = float(np.quantile(means[0] / means.min(axis=0), 1 - beyond))
+    ratio = float(seconds[0].mean() / seconds[best].mean())
+    return Regret(ratio, max(min(low, ratio), 1.0), max(high, ratio), best - 1 if best else None)

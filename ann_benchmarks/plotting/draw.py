@@ -17,14 +17,16 @@ from ann_benchmarks.results.metrics import QPS_AT_RECALL, TARGET_RECALL
 from ann_benchmarks.results.percentiles import PERCENTILES, least_queries
 from ann_benchmarks.results.runs import Run, load_runs
 from ann_benchmarks.results.warnings import of_environments
-from ann_benchmarks.views.parts import Table, escaped, table_text
+from ann_benchmarks.views.chosen import ALL, chosen
+from ann_benchmarks.views.facets import FACETS, NO_FACET, panels
+from ann_benchmarks.views.filters import NO_DEFAULTS, filter_tables, view_filters
+from ann_benchmarks.views.parts import Part, Table, escaped, table_text
 from ann_benchmarks.views.points import over_first, points_by_algorithm
 from ann_benchmarks.views.tiers import relative_lines, tier_lines, tier_runs, tier_tables, whole_machine
 
 from .canvas import picture_path
-from .chosen import ALL, chosen
-from .facets import FACETS, NO_FACET, panels
 from .figure import View, create_plot
+from .filter_figure import create_filter_figure
 from .panels import create_panels
 from .published import read_points, read_tiers
 from .scales import parse_scale
@@ -143,19 +145,58 @@ def draw_tiers(request: PlotRequest) -> None:
         )
     title = request.title(dataset, target)
     parts = tier_tables(on_tiers, target, request.intervals)
-    texts = [f"# {escaped(title)}", *(table_text(x) if isinstance(x, Table) else escaped(x) for x in parts)]
 
     def draw(picture: Path) -> None:
         points = create_tier_figure(lines, picture, title, whole_machine(on_tiers), others, shares)
         table = picture.with_suffix(".md")
-        try:
-            with atomic_path(table) as temporary:
-                temporary.write_text("\n\n".join(texts) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"cannot write {table}: {error.strerror or error}") from error
+        write_parts(table, title, parts)
         print(f"wrote {picture} and {table} (points: {points}, lines: {len(lines)})")
 
     to_folder(request.output, f"{dataset}-tiers{'-batch' if request.batch else ''}.png", draw)
+
+
+def draw_filters(request: PlotRequest) -> None:
+    """Draw the strategies under all filters, and write them as a table next to the picture.
+
+    Of several loads or servers it is that with the most points, as a line says. UserError where no result
+    has a filter.
+    """
+    target = checked_target(request.target_recall)
+    refuse_other_figures(request, "--filters draws QPS and shares as they are")
+    dataset = canonical_name(request.dataset)
+    runs = runs_of(dataset, request)
+    view = view_filters(chosen(runs, request.series).runs if request.series else runs, target)
+    if not view.sets:
+        raise UserError(without_filters(dataset, request.count, runs))
+    for text in of_environments(view.choice.runs):
+        warn(text)
+    for text in [*view.choice.notes, *([] if view.has_defaults else [NO_DEFAULTS])]:
+        print(text)
+    if not any(one.at_recall for one in view.sets):
+        warn(f"no result reaches a recall of {target:g} with all rows returned: --target-recall lowers it")
+    names = view.strategies
+    known = result_styles(names)
+    styles = told_apart({name: known[name] for name in names})
+    title = request.title(dataset, target, view.choice.load)
+
+    def draw(picture: Path) -> None:
+        points = create_filter_figure(view, picture, title, styles, request.intervals)
+        table = picture.with_suffix(".md")
+        write_parts(table, title, filter_tables(view, request.intervals))
+        drawn = f"points: {points}, strategies: {len(names)}, filters: {len(view.sets)}"
+        print(f"wrote {picture} and {table} ({drawn})")
+
+    to_folder(request.output, f"{dataset}-filters{'-batch' if request.batch else ''}.png", draw)
+
+
+def write_parts(path: Path, title: str, parts: Sequence[Part]) -> None:
+    """Write the tables and notes of a view next to its picture; UserError if the file cannot be written."""
+    texts = [table_text(part) if isinstance(part, Table) else escaped(part) for part in parts]
+    try:
+        with atomic_path(path) as temporary:
+            temporary.write_text("\n\n".join([f"# {escaped(title)}", *texts]) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def checked_target(recall: float | None) -> float:
@@ -243,4 +284,17 @@ def without_tiers(dataset: str, count: int, runs: Sequence[Run]) -> str:
     return (
         f"nothing to plot: no result of {dataset} with count {count} was measured on a tier;"
         f" run run.py --tiers, such as --tiers mini"
+    )
+
+
+def without_filters(dataset: str, count: int, runs: Sequence[Run]) -> str:
+    """Say why there is no picture of filters, and what to do."""
+    if any(run.series.filter for run in runs):
+        return (
+            f"nothing to plot: the filtered results of {dataset} with count {count} came at a given"
+            " rate, which says nothing of a strategy's speed; run run.py --filter without --rate"
+        )
+    return (
+        f"nothing to plot: no result of {dataset} with count {count} has a filter;"
+        " run run.py --filter, such as --filter uniform:0.01"
     )

@@ -7,8 +7,8 @@ from ann_benchmarks.common.text import warn
 from ann_benchmarks.data.datasets import canonical_name
 from ann_benchmarks.results.tails import tails_at
 from ann_benchmarks.results.warnings import of_environments
+from ann_benchmarks.views.chosen import chosen
 
-from .chosen import chosen
 from .draw import PlotRequest, checked_target, refuse_other_figures, runs_of, to_folder
 from .recall_figure import create_recall_figure
 from .styles import result_styles, told_apart

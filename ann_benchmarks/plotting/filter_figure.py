@@ -1,133 +1,117 @@
-"""The picture of filters: throughput what defaults return, and which strategy is the fastest where."""
+"""The picture of filters: throughput, what defaults return, and a map of the fastest strategies."""
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 
-from ann_benchmarks.results.filtered import COMPLETE, UnderFilter, judged_together
+from ann_benchmarks.common.numbers import percent_text
+from ann_benchmarks.results.filtered import UnderFilter
+from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.results.metrics import drawable
+from ann_benchmarks.results.runs import interval
+from ann_benchmarks.views.filters import FilterView
+from ann_benchmarks.views.points import Point
 
-from .canvas import BARS, GREY, name_entries, save
-from .filter_axes import StrategyLooks, draw_defaults, draw_speeds
-from .filter_map import HOW_TO_READ, cell_height, draw_map, filter_map, letters_in
-from .filter_panels import filter_panels
-from .styles import Style
+from .canvas import BARS, EDGED, GREY, add_grid, coordinates, draw_bars, line_style, name_entries, save
+from .filter_map import HOW_TO_READ, draw_map, filter_map
+from .scales import Scale, apply_scale, with_room
+from .styles import LIGHT_COLORS, MARKERS, Style
 
 COLUMNS = 4  # of panels
-WIDTHS = (6.5, 4.8, 3.9, 3.3)  # of a panel, in inches as all lengths here, by the number of columns
-SPEEDS, DEFAULTS = (0.66, 3.2), (0.42, 2.0)  # heights of panels, in widths, and the most
-LEFT, RIGHT, TOP, ACROSS, ABOVE, BELOW = 0.85, 0.15, 0.72, 0.25, 0.28, 0.5  # around panels
-SECTION = 0.3  # a line of text above panels
-MAP_LEFT, MAP_TOP, CELLS = 1.0, 0.28, (1.2, 2.4)  # around the map, and the width of a cell of it
-LETTER, HANDLE, ROW = 0.071, 0.62, 0.2  # of the legend
-READING = 0.06  # a letter of the last lines
-SPEED_TEXT = (
-    "Queries per second at a recall of {} and a completeness of {}: up is better. Arrows: not reached"
-)
+WIDTHS = (6.5, 4.8, 3.9, 3.3)  # of a panel by the number of columns, in inches as all lengths here
+SPEEDS, DEFAULTS, AROUND = 2.5, 1.8, 0.95  # heights of panels, and of what is around them
+LETTER, HANDLE = 0.071, 0.62  # of the legend
+MAP_LEFT, MAP_AROUND = 1.0, 1.1
+READING = 0.06  # a letter of what is below the map
+APART = 1.03  # two shares of rows that are closer cannot be seen apart on an axis
+TAKEN, MOST_STEP = 0.35, 0.04  # of the distance between two places: by all lines, and from one to the next
+ARROW_STEP, TOP_ROOM = 0.05, 0.06  # of the height of a panel: from an arrow to the next, and above all points
+SHARES = (-0.04, 1.04)  # limits of an axis of shares
+HOLLOW = {"mfc": "white", "mew": 1.2, "ls": (0, (1.5, 2)), "lw": 1.3}  # of recall, next to completeness
+SPEED_TEXT = "QPS at {}: up is better; arrows: not reached"
 DEFAULT_TEXT = (
     "At default settings: completeness (filled, rows returned / rows there were to return), recall (hollow)"
 )
-MAP_TEXT = "The fastest strategy at a recall of {} and a completeness of {}"
-SHARE_OF_ROWS = "Share of the rows that pass the filter"
+Known = tuple[float, Interval | None]  # a figure and its interval
 
 
-class _Page:
-    """A figure of inches from its upper left corner."""
+@dataclass(frozen=True)
+class FilterPanel:
+    """The filter sets of one panel: by the logarithms of their shares of rows or, if `is_named`, by name."""
 
-    def __init__(self, width: float, height: float) -> None:
-        self.figure, self.width, self.height = Figure(figsize=(width, height)), width, height
+    heading: str
+    sets: Sequence[UnderFilter]
+    is_named: bool
 
-    def axes(self, left: float, top: float, width: float, height: float, beside: Axes | None = None) -> Axes:
-        """Add axes, with the y axis of those that stand beside it."""
-        place = left / self.width, 1 - (top + height) / self.height, width / self.width, height / self.height
-        axes = self.figure.add_axes(place, sharey=beside)
-        if beside is not None:
-            axes.tick_params(labelleft=False)
-        return axes
+    @property
+    def places(self) -> list[float]:
+        """Where each set is on the x axis."""
+        return [float(i) if self.is_named else math.log(one.selectivity) for i, one in enumerate(self.sets)]
 
-    def write(self, left: float, top: float, text: str, **how: Any) -> None:
-        """Write below a height."""
-        place = left / self.width, 1 - top / self.height
-        self.figure.text(*place, text, **{"va": "top", "parse_math": False, **how})
+    def points(
+        self, names: Sequence[str], figures: Callable[[UnderFilter], Mapping[str, Known]]
+    ) -> dict[str, list[Point]]:
+        """Return the points of each strategy with figures, NaN where it has none.
+
+        Those of several are side by side, so that their bars do not hide each other.
+        """
+        found = [figures(one) for one in self.sets]
+        drawn = [name for name in names if any(name in known for known in found)]
+        gap = min((b - a for a, b in pairwise(self.places)), default=1.0)
+        step = min(TAKEN * gap / max(len(drawn), 1), MOST_STEP)
+        lines = {}
+        for number, name in enumerate(drawn):
+            shift = step * (number - (len(drawn) - 1) / 2)
+            known = [one.get(name, (math.nan, None)) for one in found]
+            lines[name] = [
+                Point(place + shift, value, None, bounds)
+                for place, (value, bounds) in zip(self.places, known, strict=True)
+            ]
+        return lines
+
+
+def filter_panels(view: FilterView) -> list[FilterPanel]:
+    """Return a panel for each kind with several sets, and one for all that have one set each."""
+    panels, single = [], [sets[0] for sets in view.kinds.values() if len(sets) == 1]
+    for kind, sets in view.kinds.items():
+        if len(sets) > 1:
+            is_close = any(a.selectivity < b.selectivity * APART for a, b in pairwise(sets))
+            panels.append(FilterPanel(kind, sets[::-1], is_close))
+    heading = "one set of each kind" if len(single) > 1 else ""
+    return [*panels, *([FilterPanel(heading or single[0].kind, single, True)] if single else [])]
 
 
 def create_filter_figure(
-    found: Sequence[UnderFilter],
-    output: Path,
-    title: str,
-    styles: Mapping[str, Style],
-    intervals: bool = True,
+    view: FilterView, output: Path, title: str, styles: Mapping[str, Style], intervals: bool = True
 ) -> int:
     """Draw all filter sets into one picture; return the number of points of throughput."""
-    panels, looks = filter_panels(found), StrategyLooks(styles, intervals)
-    names = sorted({name for one in found for name in one.strategies})
-    fastest = {one.name: known for one, known in zip(found, judged_together(found), strict=True)}
-    shown = filter_map(found)
+    panels, names = filter_panels(view), view.strategies
     columns = min(len(panels), COLUMNS)
-    wide, down = WIDTHS[columns - 1], math.ceil(len(panels) / columns)
-    width = LEFT + columns * wide + (columns - 1) * ACROSS + RIGHT
-    cell = min(max((width - MAP_LEFT - RIGHT) / len(shown.columns), CELLS[0]), CELLS[1])
-    width = max(width, MAP_LEFT + cell * len(shown.columns) + RIGHT)
-    letters = letters_in(cell)
-    of_map = cell_height(shown, fastest, letters) * len(shown.rows)
-    has_defaults = any(one.defaults for one in found)
-    per_row = max(int((width - LEFT) / (max(map(len, names)) * LETTER + HANDLE)), 1)
-    legend = ROW * math.ceil(len(names) / per_row) + 0.15
-    named = 0.15 if any("\n" in text for panel in panels for text in panel.texts) else 0.0
-    of_kinds = [min(share * wide, most) for share, most in (SPEEDS, *([DEFAULTS] if has_defaults else []))]
-    of_panels = sum(SECTION + down * (ABOVE + high + BELOW + named) for high in of_kinds)
-    page = _Page(width, TOP + legend + of_panels + SECTION + MAP_TOP + of_map + 0.55)
-
-    target, complete = (f"{value:g}" for value in (found[0].compared.target, COMPLETE))
-    page.write(0.12, 0.05, title, fontsize=13, fontweight="bold")
-    of_bars = f"; {BARS}" if intervals else ""
-    page.write(0.12, 0.37, f"A line a strategy, a panel a kind of filter{of_bars}", fontsize=9, color="0.5")
-    _add_legend(page, names, looks, per_row, TOP - 0.1)
-    top, drawn = TOP + legend, 0
-    for high in of_kinds:
-        is_speed = high == of_kinds[0]
-        text = SPEED_TEXT.format(target, complete) if is_speed else DEFAULT_TEXT
-        page.write(0.12, top, text, fontsize=10, color=GREY)
-        top += SECTION
-        placed: dict[Axes, Any] = {}
-        first = None
-        for number, panel in enumerate(panels):
-            row, column = divmod(number, columns)
-            at = LEFT + column * (wide + ACROSS), top + row * (ABOVE + high + BELOW + named) + ABOVE
-            axes = page.axes(*at, wide, high, first if column else None)
-            first = first if column else axes
-            placed[axes] = panel
-            if not column:
-                axes.set_ylabel("QPS" if is_speed else "Share", fontsize=9, color=GREY)
-            if row == down - 1 and not column and not panel.is_named:
-                axes.set_xlabel(SHARE_OF_ROWS, loc="left", fontsize=8, color=GREY)
-        if is_speed:
-            drawn = draw_speeds(placed, names, looks)
-        else:
-            draw_defaults(placed, names, looks)
-        top += down * (ABOVE + high + BELOW + named)
-    page.write(0.12, top, MAP_TEXT.format(target, complete), fontsize=10, color=GREY)
-    axes = page.axes(MAP_LEFT, top + SECTION + MAP_TOP - 0.1, cell * len(shown.columns), of_map)
-    draw_map(axes, shown, fastest, {name: looks.color(name) for name in names}, letters)
-    reading = textwrap.fill(HOW_TO_READ, int(width / READING))
-    page.write(0.12, top + SECTION + MAP_TOP + of_map, reading, fontsize=7.5, color="0.5")
-    save(page.figure, output)
-    return drawn
-
-
-def _add_legend(page: _Page, names: Sequence[str], looks: StrategyLooks, per_row: int, top: float) -> None:
-    """Add the strategies above all panels, no wider than these."""
-    handles = [Line2D([], [], **looks.line(name)) for name in names]
-    legend = page.figure.legend(
+    width, down = WIDTHS[columns - 1] * columns, math.ceil(len(panels) / columns)
+    cells = filter_map(view, width - MAP_LEFT)
+    looks = {name: strategy_look(styles[name]) for name in names}
+    per_row = max(int(width / (max(map(len, names)) * LETTER + HANDLE)), 1)
+    heights = [0.35 + 0.2 * math.ceil(len(names) / per_row), down * (SPEEDS + AROUND)]
+    heights += [down * (DEFAULTS + AROUND)] * view.has_defaults
+    heights.append(cells.cell_height * len(cells.rows) + MAP_AROUND)
+    figure = Figure(figsize=(width, sum(heights)), layout="constrained")
+    head, *parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False).flat
+    head.text(0.01, 0.98, title, va="top", fontsize=13, fontweight="bold", parse_math=False)
+    handles = [Line2D([], [], **looks[name]) for name in names]
+    legend = figure.legend(
         handles,
         ["name"] * len(names),  # set below: here a leading "_" would hide an entry and "$" begin a formula
-        loc="upper left",
-        bbox_to_anchor=(0.12 / page.width, 1 - top / page.height),
+        loc="lower left",
+        bbox_to_anchor=(0.01, 0),
+        bbox_transform=head.transSubfigure,
         borderaxespad=0,
         borderpad=0,
         ncols=min(per_row, len(names)),
@@ -136,3 +120,135 @@ def _add_legend(page: _Page, names: Sequence[str], looks: StrategyLooks, per_row
         handlelength=3.2,
     )
     name_entries(legend, names)
+    write_heading(parts[0], SPEED_TEXT.format(view.required) + f"; {BARS}" * intervals)
+    drawn = draw_speeds(add_panels(parts[0], panels, columns, "QPS"), names, looks, intervals)
+    if view.has_defaults:
+        write_heading(parts[1], DEFAULT_TEXT)
+        draw_defaults(add_panels(parts[1], panels, columns, "Share"), names, looks, intervals)
+    write_heading(parts[-1], f"The fastest strategy at {view.required}")
+    axes = parts[-1].subplots()
+    draw_map(axes, cells, view, {name: look["color"] for name, look in looks.items()})
+    reading = textwrap.fill(HOW_TO_READ, int(width / READING))
+    axes.set_xlabel(reading, loc="left", fontsize=7.5, color="0.5")
+    save(figure, output)
+    return drawn
+
+
+def write_heading(part: SubFigure, text: str) -> None:
+    """Write above a part of the figure what it shows."""
+    part.suptitle(text, x=0.01, ha="left", fontsize=10, color=GREY)
+
+
+def strategy_look(style: Style) -> dict[str, Any]:
+    """Return how the line of a strategy is drawn."""
+    color = LIGHT_COLORS[style.color]
+    how = {"marker": MARKERS[style.marker], "ls": line_style(style.dash), "lw": 1.8, "zorder": 3}
+    return {**EDGED, **how, "color": color, "ms": 6}
+
+
+def add_panels(
+    part: SubFigure, panels: Sequence[FilterPanel], columns: int, label: str
+) -> dict[Axes, FilterPanel]:
+    """Return the panels of a part with their axes, which have the y axis in common."""
+    grid = part.subplots(math.ceil(len(panels) / columns), columns, sharey=True, squeeze=False)
+    for axes in grid.flat[len(panels) :]:
+        axes.remove()
+    for axes in grid[:, 0]:
+        axes.set_ylabel(label, fontsize=9, color=GREY)
+    placed = dict(zip(grid.flat, panels, strict=False))
+    for axes, panel in placed.items():
+        axes.set_title(panel.heading, loc="left", fontsize=10, color=GREY, parse_math=False)
+        add_grid(axes)
+        axes.tick_params(which="both", labelsize=8)
+        places, shares = panel.places, [percent_text(one.selectivity) for one in panel.sets]
+        edge = 0.5 if panel.is_named else 0.06 * (places[-1] - places[0])
+        axes.set_xlim(places[0] - edge, places[-1] + edge)
+        if panel.is_named:
+            named = zip(panel.sets, shares, strict=True)
+            texts = [one.name if one.says_share else f"{one.name}\n{share}" for one, share in named]
+        else:
+            axes.set_xlabel("Share of the rows that pass the filter", loc="left", fontsize=8, color=GREY)
+            texts = thinned(places, shares, (places[-1] - places[0]) / WIDTHS[columns - 1])
+        axes.set_xticks(places, texts, parse_math=False)
+    return placed
+
+
+def thinned(places: Sequence[float], texts: Sequence[str], inch: float) -> list[str]:
+    """Return the texts below places, empty where one would be written over that on its right."""
+    kept: list[str] = []
+    end = math.inf
+    for place, text in zip(reversed(places), reversed(texts), strict=True):
+        half = inch * LETTER * (len(text) + 1) / 2
+        kept.append(text if place + half <= end else "")
+        end = place - half if kept[-1] else end
+    return kept[::-1]
+
+
+def draw_speeds(
+    placed: Mapping[Axes, FilterPanel], names: Sequence[str], looks: Mapping[str, Any], intervals: bool
+) -> int:
+    """Draw throughput at the recall and the completeness; return the number of points.
+
+    An arrow at the foot marks a strategy that was measured and does not reach them.
+    """
+
+    def speeds(one: UnderFilter) -> dict[str, Known]:
+        reaching = {name: at for name, at in one.at_recall.items() if drawable(1.0, at.qps)}
+        return {name: (at.qps, at.interval if intervals else None) for name, at in reaching.items()}
+
+    lines = {axes: panel.points(names, speeds) for axes, panel in placed.items()}
+    every = [p for found in lines.values() for points in found.values() for p in points if p.y > 0]
+    arrows = max(len(one.missed) for panel in placed.values() for one in panel.sets)
+    first = next(iter(placed))
+    if every:
+        ends = [end for point in every for end in point.y_interval or () if end > 0]
+        values = with_room([point.y for point in every], ends, Scale("log"))
+        apply_scale(first, "y", Scale("log"), values, False)
+        low, high = min(values), max(values)
+        low, high = (low, high) if high >= 1.5 * low else (low / 1.25, high * 1.25)
+        foot = ARROW_STEP * (arrows + 1)
+        stretch = (high / low) ** (1 / (1 - foot - TOP_ROOM))
+        first.set_ylim(low / stretch**foot, high * stretch**TOP_ROOM)
+    else:
+        first.set_yticks([])
+    for axes, panel in placed.items():
+        draw_lines(axes, panel, lines[axes], looks)
+        for place, one in zip(panel.places, panel.sets, strict=True):
+            for number, name in enumerate(name for name in names if name in one.missed):
+                how = {"color": looks[name]["color"], "marker": r"$\downarrow$", "ms": 6.0, "mew": 0.3}
+                at = [ARROW_STEP * (number + 0.8)]
+                axes.plot([place], at, transform=axes.get_xaxis_transform(), ls="", zorder=2, **how)
+    return len(every)
+
+
+def draw_defaults(
+    placed: Mapping[Axes, FilterPanel], names: Sequence[str], looks: Mapping[str, Any], intervals: bool
+) -> None:
+    """Draw completeness (filled) and recall (hollow, dotted) at default settings."""
+    for axes, panel in placed.items():
+        for metric in ("completeness", "recall"):
+
+            def shares(one: UnderFilter, metric: str = metric) -> dict[str, Known]:
+                runs = {n: run for n, run in one.defaults.items() if math.isfinite(run.metrics[metric])}
+                return {
+                    n: (run.metrics[metric], interval(run, metric) if intervals else None)
+                    for n, run in runs.items()
+                }
+
+            hollow = {name: {**look, **HOLLOW, "mec": look["color"]} for name, look in looks.items()}
+            lines = panel.points(names, shares)
+            draw_lines(axes, panel, lines, looks if metric == "completeness" else hollow)
+        axes.set_ylim(*SHARES)
+        axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
+        if not any(one.defaults for one in panel.sets):
+            none = "no result at default settings"
+            axes.text(0.5, 0.5, none, transform=axes.transAxes, ha="center", color=GREY)
+
+
+def draw_lines(
+    axes: Axes, panel: FilterPanel, lines: Mapping[str, Sequence[Point]], looks: Mapping[str, Any]
+) -> None:
+    """Draw the points of each strategy with their intervals, joined on an axis of shares."""
+    for name, points in lines.items():
+        axes.plot(*coordinates(points), **looks[name] | ({"ls": ""} if panel.is_named else {}))
+        draw_bars(axes, [(point, looks[name]["color"]) for point in points])

@@ -19,10 +19,10 @@ from ann_benchmarks.results.judging import ERROR_RATE
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run, number
 from ann_benchmarks.results.speeds import OVERSTATED
+from ann_benchmarks.views.filters import filter_statements
 from ann_benchmarks.views.memory import Need, memory_in_short, memory_statements, needs
 from ann_benchmarks.views.parts import Statement, certainty_of_all, doubt, listed
 
-from .filter_statements import filter_statements
 from .index_costs import costs
 from .recalls import tail_statements
 from .workloads import workload_statements

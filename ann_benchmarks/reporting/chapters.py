@@ -10,8 +10,8 @@ from ann_benchmarks.data.datasets import canonical_name, make_truth_file
 from ann_benchmarks.plotting.draw import checked_target, without_results
 from ann_benchmarks.pricing.costs import CostRequest
 from ann_benchmarks.results.comparable import clients, is_on_tier
-from ann_benchmarks.results.deciles import deciles_of_run
 from ann_benchmarks.results.file import RESULTS_FOLDER, iter_result_paths
+from ann_benchmarks.results.filtered import read_deciles
 from ann_benchmarks.results.records import Record, iter_record_paths, read_record
 from ann_benchmarks.results.runs import LeftOut, Run, load_runs, skipped
 from ann_benchmarks.results.tails import counts_of
@@ -199,7 +199,7 @@ def worth_listing(runs: Sequence[Run], records: Sequence[Record]) -> list[str]:
 def of_filters(runs: Sequence[Run]) -> dict[str, bool]:
     """Return whether there are filtered results, and such with figures by decile of matches."""
     filtered = [run for run in runs if run.series.filter and not run.series.is_open]
-    return {"filters": bool(filtered), "deciles": any(deciles_of_run(run) for run in filtered)}
+    return {"filters": bool(filtered), "deciles": any(read_deciles(run) for run in filtered)}
 
 
 def of_records(records: Sequence[Record]) -> dict[str, bool]:

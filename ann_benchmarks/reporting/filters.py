@@ -1,64 +1,58 @@
 """The pictures and tables of filters: strategies by share of rows, and figures by decile of matches."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullLocator
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import milliseconds, share_text
-from ann_benchmarks.plotting.chosen import filtered_of_one_load
-from ann_benchmarks.plotting.decile_figure import create_decile_figure
-from ann_benchmarks.plotting.filter_figure import create_filter_figure
-from ann_benchmarks.plotting.filter_table import WORDS, filter_tables, notes_of
-from ann_benchmarks.plotting.styles import assign_styles
-from ann_benchmarks.results.deciles import DecileLine, decile_lines
-from ann_benchmarks.results.filtered import COMPLETE, UnderFilter, under_filters
-from ann_benchmarks.views.parts import Table
+from ann_benchmarks.common.numbers import plain_number
+from ann_benchmarks.plotting.canvas import GREY, add_grid, name_entries, save
+from ann_benchmarks.plotting.filter_figure import SHARES, create_filter_figure, strategy_look
+from ann_benchmarks.plotting.styles import assign_styles, told_apart
+from ann_benchmarks.results.filtered import COMPLETE, Decile
+from ann_benchmarks.views.filters import FilterView, decile_tables, filter_tables, view_filters
 
-from .content import Shown
-from .document import Block, Paragraph, Picture
+from .content import Shown, part_blocks
+from .document import Block, Picture
+
+PANELS = {"recall": "Recall", "completeness": "Completeness", "p50": "p50 (ms)", "p99": "p99 (ms)"}
+LEGEND_COLUMNS = 3
 
 
-def found_in(shown: Shown) -> tuple[list[UnderFilter], Sequence[str]]:
-    """Return the filter sets of the load with the most points, and what was left out."""
-    choice = filtered_of_one_load(shown.runs)
-    found = under_filters(choice.runs, shown.target)
-    if not found:
+def filter_view(shown: Shown) -> FilterView:
+    """Return what is shown of filters; UserError without any filtered results."""
+    view = view_filters(shown.runs, shown.target)
+    if not view.sets:
         raise UserError("no result in a closed loop has a filter")
-    return found, [text for text in choice.notes if text.startswith("left out")]
+    return view
 
 
 def filter_picture(shown: Shown) -> list[Block]:
     """Draw throughput and what defaults return by share of rows, and the map of the fastest strategies."""
-    found, notes = found_in(shown)
-    path = shown.file("filters")
-    styles = assign_styles(name for one in found for name in one.strategies)
-    create_filter_figure(found, path, shown.title, styles)
+    view, path = filter_view(shown), shown.file("filters")
+    create_filter_figure(view, path, shown.title, assign_styles(view.strategies))
     caption = (
         f"Strategies under filters: throughput at a recall of {shown.target:g} and a completeness of"
         f" {COMPLETE:g}, what comes back at default settings, and which strategy is the fastest where."
     )
-    return [Picture(path.name, caption), *_notes(notes)]
+    return [Picture(path.name, caption), *part_blocks(view.left_out)]
 
 
 def filter_table(shown: Shown) -> list[Block]:
     """Return for each kind of filter a row for each strategy under each filter set."""
-    found, notes = found_in(shown)
-    target = shown.target
-    tables = [
-        Table(
-            table.columns,
-            table.rows,
-            f"{table.heading}: at a recall of {target:g} and a completeness of {COMPLETE:g}",
-            WORDS & {*table.columns},
-        )
-        for table in filter_tables(found)
-    ]
-    return [*tables, *_notes([*notes_of(found), *notes])]
+    view = filter_view(shown)
+    return part_blocks([*filter_tables(view), *view.left_out])
 
 
 def decile_picture(shown: Shown) -> list[Block]:
     """Draw recall, completeness, p50 and p99 by decile of matches, a line a strategy."""
     blocks: list[Block] = []
-    for number, (name, lines) in enumerate(deciles_of(shown).items()):
+    found = {one.name: one.deciles for one in filter_view(shown).sets if one.deciles}
+    for number, (name, lines) in enumerate(found.items()):
         path = shown.file("deciles", number)
         create_decile_figure(lines, path, f"{shown.title}, {name}".strip(", "))
         caption = (
@@ -66,34 +60,53 @@ def decile_picture(shown: Shown) -> list[Block]:
             " line is the result next to the recall."
         )
         blocks.append(Picture(path.name, caption))
-    return blocks
+    return checked_deciles(blocks)
 
 
 def decile_table(shown: Shown) -> list[Block]:
     """Return for each filter set a row for each strategy and decile of matches."""
-    blocks: list[Block] = []
-    for name, lines in deciles_of(shown).items():
-        columns = ("Strategy", "Matches", "Queries", "Recall", "Completeness", "p50 (ms)", "p99 (ms)")
-        rows = [
-            [line.strategy, f"{one.least:,} to {one.most:,}", f"{one.queries:,}", share_text(one.recall),
-             share_text(one.completeness), milliseconds(one.p50), milliseconds(one.p99)]
-            for line in lines
-            for one in line.deciles
-        ]  # fmt: skip
-        blocks.append(
-            Table(columns, rows, f"{name}: by decile of matches", frozenset({"Strategy", "Matches"}))
-        )
+    return checked_deciles(part_blocks(decile_tables(filter_view(shown))))
+
+
+def checked_deciles(blocks: list[Block]) -> list[Block]:
+    """Return what is shown; UserError where no result has deciles."""
+    if not blocks:
+        raise UserError("no result has figures by decile of matches")
     return blocks
 
 
-def deciles_of(shown: Shown) -> dict[str, list[DecileLine]]:
-    """Return the lines of each filter set whose filters differ much in matches; UserError where none does."""
-    found, _ = found_in(shown)
-    lines = {one.name: known for one in found if (known := decile_lines(one))}
-    if not lines:
-        raise UserError("no result has figures by decile of matches")
-    return lines
-
-
-def _notes(texts: Sequence[str]) -> list[Block]:
-    return [Paragraph(text, is_note=True) for text in texts]
+def create_decile_figure(lines: Mapping[str, Sequence[Decile]], output: Path, title: str) -> None:
+    """Draw the lines of one filter set; the x axis has the mean of a decile's least and most matches."""
+    figure = Figure(figsize=(10.0, 6.2))
+    styles = told_apart(assign_styles(lines))
+    grid = figure.subplots(2, 2, sharex=True, gridspec_kw={"hspace": 0.22, "wspace": 0.18})
+    handles = {}
+    for axes, (metric, label) in zip(grid.flat, PANELS.items(), strict=True):
+        is_time = metric in ("p50", "p99")
+        for name, deciles in lines.items():
+            xs = [math.sqrt(max(one.least, 1) * max(one.most, 1)) for one in deciles]
+            ys = [getattr(one, metric) * (1e3 if is_time else 1) for one in deciles]
+            (handles[name],) = axes.plot(xs, ys, **strategy_look(styles[name]))
+        axes.set(xscale="log", yscale="log" if is_time else "linear")
+        for axis in (axes.xaxis, *([axes.yaxis] if is_time else [])):
+            axis.set_major_formatter(FuncFormatter(plain_number))
+            axis.set_minor_locator(NullLocator())
+        if not is_time:
+            axes.set_ylim(*SHARES)
+        elif not np.isfinite([line.get_ydata() for line in axes.lines]).any():
+            few = "too few queries were counted"
+            axes.text(0.5, 0.5, few, transform=axes.transAxes, ha="center", fontsize=9, color=GREY)
+            axes.set_yticks([])
+        axes.set_title(label, loc="left", fontsize=10, color=GREY)
+        add_grid(axes)
+        axes.tick_params(which="both", labelsize=8)
+    for axes in grid[-1]:
+        axes.set_xlabel("Rows that match a query's filter", loc="left", fontsize=9, color=GREY)
+    figure.suptitle(title, x=0.125, y=0.97, ha="left", fontsize=13, fontweight="bold", parse_math=False)
+    legend = figure.legend(
+        [*handles.values()], ["name"] * len(handles), loc="upper left", bbox_to_anchor=(0.125, 0.03),
+        ncols=min(len(handles), LEGEND_COLUMNS), frameon=False, fontsize=9, handlelength=3.2,
+        borderaxespad=0,
+    )  # fmt: skip
+    name_entries(legend, [*handles])
+    save(figure, output)

@@ -1,33 +1,37 @@
 """Strategies under filters: how fast each is at a recall and a completeness, and what its defaults return.
 
-What a page, a picture or a table says of filters comes from here. Whoever calls chooses results of one load
-on one server.
+Whoever calls chooses results of one load on one server.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import groupby
+from typing import Any
 
+from ann_benchmarks.common.text import is_number
 from ann_benchmarks.data.filters import SYNTHETIC_KINDS
 
 from .at_recall import AtRecall, is_known, speed_of_run
 from .comparable import Comparison, clients
 from .contest import Ratio
 from .intervals import Interval
-from .judging import ERROR_RATE
 from .runs import Run, interval, number
 from .speeds import Speed
 
 COMPLETE = 0.99  # the completeness that is required beside the recall
-DEFAULTS = "has_default_settings"  # attribute: nothing that a query depends on was set
 # Attributes.
+DEFAULTS = "has_default_settings"  # nothing that a query depends on was set
+DECILES = "deciles"  # a list of objects as JSON, the fewest matches first
 REGRET, REGRET_PLAN = "planner_regret", "planner_best"
 REGRET_LOW, REGRET_HIGH = "planner_regret_low", "planner_regret_high"
-# What is known of the fastest strategy under a filter.
-FASTEST, AHEAD, ALIKE = "fastest", "ahead", "alike"
-MEASURED = "measured"  # the fastest, unless others are faster at lower recalls than they were measured at
-ONLY, ALONE, NONE = "only", "alone", "none"  # one reaches the recall, one was measured, none reaches it
+MOST_DECILES = 10
+# What is known of the fastest strategy under a filter, in the words of every table, picture and sentence.
+FASTEST, AHEAD, ALIKE = "the fastest", "ahead, but not surely", "cannot be told apart"
+MEASURED = "the fastest as measured"  # others may be faster at lower recalls than they were measured at
+ONLY, ALONE = "the only one that reaches it", "the only one that was measured"
+NONE = "no strategy reaches it"
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,12 @@ class UnderFilter:
         return self.name.partition(":")[0]
 
     @property
+    def says_share(self) -> bool:
+        """Whether its name ends in its share of the rows."""
+        number = self.name.partition(":")[2]
+        return number.startswith("0.") or number == "1"
+
+    @property
     def strategies(self) -> list[str]:
         """All that were measured, by name."""
         return sorted({run.series.family for run in self.compared.runs})
@@ -97,6 +107,13 @@ class UnderFilter:
                 found.setdefault(run.series.family, run)
         return dict(sorted(found.items()))
 
+    @property
+    def deciles(self) -> dict[str, list["Decile"]]:
+        """Each strategy's deciles: of the result next to the recall, else of that nearest to it."""
+        chosen = {name: at.run for name, at in self.at_recall.items()} | self.missed
+        found = {name: read_deciles(run) for name, run in sorted(chosen.items())}
+        return {name: deciles for name, deciles in found.items() if deciles}
+
     def fastest(self, error_rate: float) -> FastestStrategy:
         """Judge which is the fastest, so that all that is said of this filter errs at this rate."""
         names = [*self.at_recall]
@@ -104,15 +121,12 @@ class UnderFilter:
         if not ratios:
             is_alone = len(self.strategies) == 1
             return FastestStrategy((ALONE if is_alone else ONLY) if names else NONE, names, {})
-        higher = [
-            name
-            for name, found in ratios.items()
-            if not found.is_fair and found.interval is not None and found.interval.low > 1
-        ]
+        unfair = {name: found.interval for name, found in ratios.items() if not found.is_fair}
+        higher = [name for name, bounds in unfair.items() if bounds is not None and bounds.low > 1]
         alike = [
             name
             for name, found in ratios.items()
-            if name not in higher and (found.is_noise or not found.is_fair)
+            if name not in higher and (found.is_noise or name in unfair)
         ]
         if alike:
             return FastestStrategy(ALIKE, [names[0], *alike], ratios, higher)
@@ -121,7 +135,7 @@ class UnderFilter:
         return FastestStrategy(state, names[:1], ratios, higher)
 
 
-def under_filters(runs: Iterable[Run], target: float) -> list[UnderFilter]:
+def group_by_filter(runs: Iterable[Run], target: float) -> list[UnderFilter]:
     """Return the results of each filter set, those of a kind together, from the largest share of rows on.
 
     Left out is what has no filter, a given rate, or no known recall, completeness, throughput or selectivity.
@@ -174,21 +188,6 @@ def filtered_speed(run: Run, target: float) -> Speed:
     return replace(speed, recall=stands, interval=within, parts=() if is_incomplete else speed.parts)
 
 
-def by_kind(found: Iterable[UnderFilter]) -> dict[str, list[UnderFilter]]:
-    """Return the filter sets of each kind, in their order."""
-    return {kind: list(group) for kind, group in groupby(found, lambda one: one.kind)}
-
-
-def judged_together(found: Sequence[UnderFilter], error_rate: float = ERROR_RATE) -> list[FastestStrategy]:
-    """Judge the fastest strategy under each filter, so that all of it together errs at the rate."""
-    return [one.fastest(error_rate / len(found)) for one in found]
-
-
-def at_defaults(one: UnderFilter, metric: str) -> dict[str, tuple[float, Interval | None]]:
-    """Return a metric of each strategy at its default settings, with its interval."""
-    return {name: (run.metrics[metric], interval(run, metric)) for name, run in one.defaults.items()}
-
-
 def regret(run: Run) -> float | None:
     """Return how many times the time of the fastest plan as good the server's own took, None if unknown."""
     value = number(run, REGRET)
@@ -201,9 +200,37 @@ def is_chance(run: Run) -> bool:
     return low is not None and low <= 1
 
 
-def rows_returned(run: Run, write: Callable[[float], str]) -> str:
-    """Say how many rows came back: of k, where each query had as many matches, else as a share."""
-    complete, found = run.metrics["completeness"], run.metrics["candidates"]
-    if abs(found / run.count - complete) < 1e-6:
-        return f"{write(found)} of {run.count} rows"
-    return f"{100 * complete:.3g}% of the rows that there are to return"
+@dataclass(frozen=True)
+class Decile:
+    """Queries with `least` to `most` matching rows; latencies in s, NaN where too few queries show one."""
+
+    least: int
+    most: int
+    queries: int
+    recall: float
+    completeness: float
+    p50: float
+    p99: float
+
+
+def read_deciles(run: Run) -> list[Decile]:
+    """Return the deciles of a result, nothing where it has none or they cannot be read."""
+    try:
+        stored = run.attrs.get(DECILES, "[]")
+        found = json.loads(stored) if isinstance(stored, str) else stored
+        return [_decile(one) for one in found[:MOST_DECILES]]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return []
+
+
+def _decile(stored: dict[str, Any]) -> Decile:
+    numbers = [stored[name] for name in ("least", "most", "queries", "recall", "completeness")]
+    if not all(is_number(value) for value in numbers):
+        raise ValueError
+    least, most, queries = map(int, numbers[:3])
+    shares = [float(value) for value in numbers[3:]]
+    if not 0 <= least <= most or queries < 1 or not all(0 <= share <= 1 for share in shares):
+        raise ValueError
+    known = (stored.get("p50", math.nan), stored.get("p99", math.nan))
+    times = [float(value) if is_number(value) and value > 0 else math.nan for value in known]
+    return Decile(least, most, queries, *shares, *times)

@@ -30,10 +30,10 @@ from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.metrics import OF_FILTERS, TARGET_RECALL, drawable, pareto_frontier
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run, load_runs
+from ann_benchmarks.views.filters import fastest_table, view_filters
 
-from .columns import SiteColumn, points_data
+from .columns import SiteColumn, filter_columns, points_data
 from .costs import price_columns
-from .filtered import filter_columns, filter_section
 from .plots import (
     all_plot_variants,
     chart_data,
@@ -265,9 +265,10 @@ def detail_page(
         "target": TARGET_RECALL,
     }
     template = templates.get_template("detail.html")
-    filters = filter_section(page.runs) if page.is_of_dataset else None
+    view = view_filters(page.runs if page.is_of_dataset else [], TARGET_RECALL)
+    shown = {"filters": view, "fastest": fastest_table(view)} if view.sets else {}
     return template.render(
-        filters=filters, main=MAIN, page=page, charts=charts, empty=empty, scatter=scatter, data=data
+        **shown, main=MAIN, page=page, charts=charts, empty=empty, scatter=scatter, data=data
     )
 
 

@@ -9,15 +9,17 @@ from typing import Any
 
 from ann_benchmarks.common.numbers import size_text
 from ann_benchmarks.fields.rows import CONDITIONS, FIELDS, SPECIAL, Field
-from ann_benchmarks.plotting.facets import servers
 from ann_benchmarks.results.attributes import version_names
 from ann_benchmarks.results.built import build_arguments
 from ann_benchmarks.results.environment import UNKNOWN
+from ann_benchmarks.results.filtered import DEFAULTS
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.metrics import all_metrics, standard_metrics
 from ann_benchmarks.results.runs import Run, interval, number
 from ann_benchmarks.results.speeds import EXACT_SEARCH
 from ann_benchmarks.results.warnings import main_wait, warnings_of_one
+from ann_benchmarks.views.chosen import filtered_of_one_load
+from ann_benchmarks.views.facets import servers
 from ann_benchmarks.views.tiers import tier_runs, whole_machine
 
 DIGITS = 6  # of a number, more than any of them is sure
@@ -174,6 +176,20 @@ def version_columns(runs: Sequence[Run]) -> list[SiteColumn]:
     """Return a column for each software whose version results state."""
     names = {name: title for run in runs for name, title in version_names(run.attrs).items()}
     return [SiteColumn(name, title, "words", version(name), True) for name, title in sorted(names.items())]
+
+
+def filter_columns(runs: Sequence[Run]) -> tuple[SiteColumn, ...]:
+    """Return the columns that charts of filters draw: `filterkind` is that of the results of one load."""
+    compared = {id(run) for run in filtered_of_one_load(runs).runs}
+
+    def kind(run: Run) -> str | None:
+        return run.series.filter.partition(":")[0] if id(run) in compared else None
+
+    return (
+        SiteColumn("filterkind", "", "words", kind),
+        SiteColumn("selectivity", "Share of rows that pass", "share", attribute("selectivity")),
+        SiteColumn("defaults", "", "number", lambda run: 1 if run.attrs.get(DEFAULTS) else None),
+    )
 
 
 def column_data(column: SiteColumn, runs: Sequence[Run]) -> dict[str, Any] | None:
