@@ -23,7 +23,8 @@ test: .venv/dev
 	$(BIN)/python -m pytest -n 4 -m "not thorough"
 
 test-all: .venv/dev
-	$(BIN)/python -m pytest -n 4
+	$(BIN)/python -m pytest -m alone tests/test_tier*.py
+	$(BIN)/python -m pytest -n 4 -m "not alone"
 
 lint: .venv/dev
 	$(BIN)/ruff check

@@ -1,4 +1,3 @@
-import fcntl
 import os
 import signal
 import subprocess
@@ -39,13 +38,6 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup ignores
 def pytest_collection_modifyitems(items):
     """Thorough tests take long, so they begin first: workers end at about the same time."""
     items.sort(key=lambda item: item.get_closest_marker("thorough") is None)
-
-
-@pytest.fixture
-def huge_pages_turn():
-    with Path(__file__).open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 @pytest.fixture(autouse=True)

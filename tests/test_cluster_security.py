@@ -94,7 +94,7 @@ def test_the_commands_of_the_docs(certified: Path, scheduler: str, workspace):
 @pytest.mark.parametrize(
     ("configuration", "scheme", "problem"),
     [
-        ({"require-encryption": True}, "tcp", "Dask's configuration requires TLS, which tcp://.* has not: "),
+        ({"require-encryption": True}, "tcp", "Dask's configuration requires TLS, and tcp://.* is without: "),
         ({}, "tls", "tls://.* needs certificates: name Dask's configuration in DASK_CONFIG"),
         ({}, "tcp", "the Dask scheduler tcp://.* cannot be reached"),
         (

@@ -120,7 +120,7 @@ def test_what_runs_no_server_is_refused(workspace) -> None:
     workspace.add_plugin("a", "def query(self, q, n): return list(range(n))")
     done = workspace.run("--setting", "jit=on,off")
     assert done.returncode == 1 and "has no server's settings: leave --setting out" in done.stderr
-    with pytest.raises(UserError, match="--setting cannot be had with --tiers"):
+    with pytest.raises(UserError, match="--setting excludes --tiers"):
         run(make_parser().parse_args(["--tiers", "1:2", "--setting", "jit=on"]))
 
 

@@ -43,8 +43,8 @@ _needs_huge_pages = needs(_no_huge_pages())
 
 
 def needs_huge_pages(test: Callable[..., object]) -> Callable[..., object]:
-    """Mark a test: the machine's huge pages are one number, so one such test runs at a time."""
-    return pytest.mark.usefixtures("huge_pages_turn")(_needs_huge_pages(test))
+    """Mark a test: servers of other tests would take the huge pages that it reserves, so none may run."""
+    return pytest.mark.alone(_needs_huge_pages(test))
 
 
 def group_of(pid: int, controller: str = "memory") -> Path:
