@@ -15,14 +15,8 @@ import h5py
 import numpy as np
 
 from ann_benchmarks.results.attributes import ALL
-from ann_benchmarks.submission.manifest import (
-    MANIFEST,
-    BundledFile,
-    files_in,
-    read_manifest,
-    sha256_of,
-    write_manifest,
-)
+from ann_benchmarks.submission.files import files_in, sha256_of
+from ann_benchmarks.submission.manifest import MANIFEST, BundledFile, read_manifest, write_manifest
 
 from .programs import ROOT, call_program, write_config
 

@@ -93,19 +93,13 @@ HOSTILE = (
     Tampering("a link inside", "readable", "has a link", with_member("more", soft_link)),
     Tampering("thousands of attributes", "readable", "attributes", with_member("more", many)),
     Tampering("no times", "readable", "no numbers 'times'", with_member("times", lambda file: None)),
-    Tampering(
-        "a nested attribute",
-        "readable",
-        "no series",
-        lambda folder: set_attributes(first(folder), series=DEEP),
-    ),
+    Tampering("a nested attribute", "readable", "no series",
+              lambda folder: set_attributes(first(folder), series=DEEP)),
     Tampering("runs of no time", "readable", "no seconds of its runs", of_claim(run_seconds=[0.0, 0.1, 0.1])),
-    Tampering(
-        "a run of hardly any time", "readable", "no seconds of its", of_claim(run_seconds=[1e-200, 0.1])
-    ),
-    Tampering(
-        "runs that are no numbers", "readable", "no seconds of its", of_claim(run_seconds=[np.nan] * 3)
-    ),
+    Tampering("a run of hardly any time", "readable", "no seconds of its",
+              of_claim(run_seconds=[1e-200, 0.1])),
+    Tampering("runs that are no numbers", "readable", "no seconds of its",
+              of_claim(run_seconds=[np.nan] * 3)),
     Tampering("a query of no time", "readable", "the seconds of a query", of_claim(best_search_time=0.0)),
     Tampering("memory that is a list", "mixed", "size of its memory", attrs(memory_bytes=[1, 2, 3])),
     Tampering("a nested system.json", "system", "nested too deeply", holding("system.json", DEEP)),
@@ -113,78 +107,34 @@ HOSTILE = (
     Tampering("a report of texts", "report", "", holding("report/report.json", '{"points": "x"}')),
     Tampering("a table of nothing", "report", "is no report", holding("report/points.csv", "a,b\n1")),
     Tampering("a text of nothing", "system", "is no JSON", holding("system.json", "\0\0")),
-)
+)  # fmt: skip
 # No manifest can list these.
 OUTSIDE = (
     Tampering("a link to a file", "paths", "is a link", linked("/etc/hostname")),
-    Tampering(
-        "a link to a folder", "paths", "is a link", lambda folder: (folder / "logs").symlink_to("/tmp")
-    ),
+    Tampering("a link to a folder", "paths", "is a link",
+              lambda folder: (folder / "logs").symlink_to("/tmp")),
     Tampering("a pipe", "paths", "no ordinary file", lambda folder: os.mkfifo(folder / "pipe")),
-    Tampering(
-        "a name with a line in it", "paths", "a name that", lambda folder: (folder / "a\nb").write_text("")
-    ),
-    Tampering(
-        "two names that differ in case",
-        "paths",
-        "case of letters",
-        lambda folder: (folder / "readme.md").write_text(""),
-    ),
+    Tampering("a name with a line in it", "paths", "a name that",
+              lambda folder: (folder / "a\nb").write_text("")),
+    Tampering("two names that differ in case", "paths", "case of letters",
+              lambda folder: (folder / "readme.md").write_text("")),
     Tampering("no manifest", "manifest", "no bundle", lambda folder: (folder / MANIFEST).unlink()),
     Tampering("a manifest nested deeply", "manifest", "nested", holding(MANIFEST, DEEP)),
     Tampering("no JSON", "manifest", "no JSON", holding(MANIFEST, "{")),
-    Tampering(
-        "NaN",
-        "manifest",
-        "NaN is no number",
-        replace_in(MANIFEST, lambda t: re.sub(": 0\\.5\\b", ": NaN", t)),
-    ),
-    Tampering(
-        "a path that leads out",
-        "manifest",
-        "no path of a file in this folder",
-        in_manifest('"README.md"', '"../README.md"'),
-    ),
-    Tampering(
-        "a manifest of the future",
-        "age",
-        "still to come",
-        in_manifest('"made": "20', '"made": "30'),
-    ),
-    Tampering(
-        "a manifest of the last second",
-        "age",
-        "still to come",
-        in_manifest(r'"made": "20..-..-..T..', '"made": "9999-12-31T23'),
-    ),
-    Tampering(
-        "a claim raised",
-        "claims",
-        "claims qps",
-        in_manifest('"qps": ', '"qps": 9'),
-    ),
-    Tampering(
-        "a claim of another file",
-        "claims",
-        "is not in the bundle",
-        in_manifest('"file": "results/tiny', '"file": "results/x'),
-    ),
-    Tampering(
-        "a target raised",
-        "recall",
-        "is for a recall of 0.9",
-        in_manifest('"target_recall": 0.5', '"target_recall": 0.99'),
-    ),
-    Tampering(
-        "another dataset's size",
-        "readable",
-        "as the manifest says",
-        in_manifest('"queries": 100', '"queries": 101'),
-    ),
-    Tampering(
-        "another fingerprint",
-        "truth",
-        "have the fingerprint",
-        in_manifest('"fingerprint": "...', '"fingerprint": "000'),
-    ),
-)
+    Tampering("NaN", "manifest", "NaN is no number",
+              replace_in(MANIFEST, lambda t: re.sub(": 0\\.5\\b", ": NaN", t))),
+    Tampering("a path that leads out", "manifest", "no path of a file in this folder",
+              in_manifest('"README.md"', '"../README.md"')),
+    Tampering("a manifest of the future", "age", "still to come", in_manifest('"made": "20', '"made": "30')),
+    Tampering("a manifest of the last second", "age", "still to come",
+              in_manifest(r'"made": "20..-..-..T..', '"made": "9999-12-31T23')),
+    Tampering("a claim raised", "claims", "claims qps", in_manifest('"qps": ', '"qps": 9')),
+    Tampering("a claim of another file", "claims", "is not in the bundle",
+              in_manifest('"file": "results/tiny', '"file": "results/x')),
+    Tampering("a target raised", "recall", "is for a recall of 0.9",
+              in_manifest('"target_recall": 0.5', '"target_recall": 0.99')),
+    Tampering("another dataset's size", "readable", "as the manifest says",
+              in_manifest('"queries": 100', '"queries": 101')),
+    Tampering("another fingerprint", "truth", "have the fingerprint",
+              in_manifest('"fingerprint": "...', '"fingerprint": "000')),
+)  # fmt: skip

@@ -5,14 +5,13 @@ import pytest
 
 from ann_benchmarks.fields.series import ATTRIBUTE, Series
 from ann_benchmarks.results.file import truth_mark
+from ann_benchmarks.submission.files import files_in, sha256_of
 from ann_benchmarks.submission.manifest import (
     MANIFEST,
     BundledDataset,
     BundledFile,
     ClaimedPoint,
     Manifest,
-    files_in,
-    sha256_of,
     write_manifest,
 )
 

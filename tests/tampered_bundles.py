@@ -21,137 +21,71 @@ from .tampering import (
     truth_from_answers,
 )
 
+
+def without_cpu(text: str) -> str:
+    return text.replace('"cpu"', '"x"').replace(attributes(first(measured() / "bundle"))["cpu"], "y")
+
+
 BUNDLES = (
     Tampering("a version", "mixed", "has part_version", attrs(part_version="9.9")),
     Tampering("a setting", "mixed", "given_settings depth", attrs(given_settings='{"depth": "4"}')),
     Tampering("a machine", "mixed", "cpu", attrs(cpu="A faster CPU")),
-    Tampering(
-        "all versions",
-        "system",
-        "part_version",
-        lambda folder: [
-            set_attributes(path, part_version="97.13") for path in folder.glob("results/*/*/*/*.hdf5")
-        ],
-    ),
-    Tampering(
-        "a file removed", "complete", "is missing from its curve", lambda folder: first(folder).unlink()
-    ),
-    Tampering(
-        "a claimed file removed", "claims", "not in the bundle", lambda folder: claimed(folder).unlink()
-    ),
-    Tampering(
-        "a series of clients removed",
-        "complete",
-        "2 clients",
-        lambda folder: point_files(folder, "part-c2")[0].unlink(),
-    ),
-    Tampering(
-        "a file added",
-        "files",
-        "is no part of a bundle",
-        lambda folder: (folder / "more.txt").write_text("x"),
-    ),
-    Tampering(
-        "a point twice",
-        "duplicate",
-        "is the same point as",
-        lambda folder: shutil.copy(first(folder), first(folder).with_name("euclidean_8_500.hdf5")),
-    ),
-    Tampering(
-        "arguments of no run group",
-        "division",
-        "no run group",
-        lambda folder: first(folder).rename(first(folder).with_name("euclidean_8_500.hdf5")),
-    ),
+    Tampering("all versions", "system", "part_version",
+              lambda folder: [set_attributes(path, part_version="97.13")
+                              for path in folder.glob("results/*/*/*/*.hdf5")]),
+    Tampering("a file removed", "complete", "is missing from its curve",
+              lambda folder: first(folder).unlink()),
+    Tampering("a claimed file removed", "claims", "not in the bundle",
+              lambda folder: claimed(folder).unlink()),
+    Tampering("a series of clients removed", "complete", "2 clients",
+              lambda folder: point_files(folder, "part-c2")[0].unlink()),
+    Tampering("a file added", "files", "is no part of a bundle",
+              lambda folder: (folder / "more.txt").write_text("x")),
+    Tampering("a point twice", "duplicate", "is the same point as",
+              lambda folder: shutil.copy(first(folder), first(folder).with_name("euclidean_8_500.hdf5"))),
+    Tampering("arguments of no run group", "division", "no run group",
+              lambda folder: first(folder).rename(first(folder).with_name("euclidean_8_500.hdf5"))),
     Tampering("a run twice, scaled", "duplicate", "in the order of those", copy_scaled),
-    Tampering(
-        "a renamed series",
-        "series",
-        "lies in 'part-c4'",
-        lambda folder: (folder / RESULTS / "part-c1").rename(folder / RESULTS / "part-c4"),
-    ),
-    Tampering(
-        "a series by another name",
-        "series",
-        "its series is",
-        attrs(series='{"algorithm": "other", "clients": 1}'),
-    ),
+    Tampering("a renamed series", "series", "lies in 'part-c4'",
+              lambda folder: (folder / RESULTS / "part-c1").rename(folder / RESULTS / "part-c4")),
+    Tampering("a series by another name", "series", "its series is",
+              attrs(series='{"algorithm": "other", "clients": 1}')),
     Tampering("hidden pooler", "series", "pooler_version 1.24.1, and its s", attrs(pooler_version="1.24.1")),
     Tampering("hidden shards", "series", "times of 2 shards", attrs(shard_build_times=[1.0, 2.0])),
     Tampering("hidden probes", "series", "says shard_probes 2", attrs(shard_probes=2)),
     Tampering("swapped files", "series", "describes others", swap),
     Tampering("another dataset", "dataset", "with the mark", attrs(truth="0123456789abcdef")),
-    Tampering(
-        "another dataset's name",
-        "dataset",
-        "no dataset 'tinier'",
-        lambda folder: (folder / "results" / DATASET).rename(folder / "results/tinier"),
-    ),
+    Tampering("another dataset's name", "dataset", "no dataset 'tinier'",
+              lambda folder: (folder / "results" / DATASET).rename(folder / "results/tinier")),
     Tampering("an old point", "age", "300 days before", lambda folder: move(folder, days=-300.5)),
-    Tampering(
-        "a point of the future", "age", "after the bundle was made", lambda folder: move(folder, days=2)
-    ),
-    Tampering(
-        "a run before its point",
-        "timings",
-        "outside the time",
-        lambda folder: set_attributes(first(folder), run_started=[1e9, 1e9 + 5, 1e9 + 9]),
-    ),
-    Tampering(
-        "ended before it began", "timings", "before it began", attrs(started_at="2030-01-01T00:00:00+00:00")
-    ),
+    Tampering("a point of the future", "age", "after the bundle was made",
+              lambda folder: move(folder, days=2)),
+    Tampering("a run before its point", "timings", "outside the time",
+              lambda folder: set_attributes(first(folder), run_started=[1e9, 1e9 + 5, 1e9 + 9])),
+    Tampering("ended before it began", "timings", "before it began",
+              attrs(started_at="2030-01-01T00:00:00+00:00")),
     Tampering("clients that were the limit", "clients", "were the limit", of_claim(clients_were_limit=True)),
     Tampering("a tier that was missed", "tier", "missed its tier", on_a_tier(131)),
     Tampering("a tier with more buffers", "series", "its series 32MB", on_a_tier(shared_buffers=64 * MB)),
     Tampering("a tier by another name", "series", "says tier 1GB:8GB", on_a_tier(tier="1GB:8GB")),
     Tampering("a tier with a disk", "series", "says tier_iops 3000", on_a_tier(tier_iops=3000)),
     Tampering("runs that disagree", "warnings", "more than noise", of_claim(runs_disagree=True)),
-    Tampering(
-        "a single run",
-        "runs",
-        "fewer than 3",
-        lambda folder: set_attributes(
-            claimed(folder), run_count=1, run_seconds=[attributes(claimed(folder))["best_search_time"]]
-        ),
-    ),
+    Tampering("a single run", "runs", "fewer than 3",
+              lambda folder: set_attributes(claimed(folder), run_count=1,
+                                            run_seconds=[attributes(claimed(folder))["best_search_time"]])),
     Tampering("a truth that is farther away", "answers", "other distances than the truth", raise_truth),
     Tampering("a truth from the answers", "answers", "nearer than the true", truth_from_answers),
-    Tampering(
-        "a truth out of order",
-        "truth",
-        "do not ascend",
-        lambda folder: set_arrays(folder / "truth" / f"{DATASET}.hdf5", distances=lambda d: d[:, ::-1]),
-    ),
+    Tampering("a truth out of order", "truth", "do not ascend",
+              lambda folder: set_arrays(folder / f"truth/{DATASET}.hdf5", distances=lambda d: d[:, ::-1])),
     Tampering("the report", "report", "its qps", in_report("qps")),
     Tampering("the tail of the report", "report", "its recall-p5", in_report("recall-p5")),
-    Tampering(
-        "the table of the report",
-        "report",
-        "its k-nn",
-        replace_in("report/points.csv", lambda text: text.replace(",10,0.", ",10,0.9")),
-    ),
-    Tampering(
-        "system.json",
-        "system",
-        "does not have the cpu",
-        replace_in(
-            "system.json",
-            lambda text: text.replace('"cpu"', '"x"').replace(
-                attributes(first(measured() / "bundle"))["cpu"], "y"
-            ),
-        ),
-    ),
-    Tampering(
-        "an e-mail address",
-        "private",
-        "e-mail",
-        replace_in("README.md", lambda text: text + "john@example.org"),
-    ),
-    Tampering(
-        "a network address",
-        "private",
-        "network address",
-        replace_in("README.md", lambda text: text + "10.20.30.40"),
-    ),
+    Tampering("the table of the report", "report", "its k-nn",
+              replace_in("report/points.csv", lambda text: text.replace(",10,0.", ",10,0.9"))),
+    Tampering("system.json", "system", "does not have the cpu",
+              replace_in("system.json", without_cpu)),
+    Tampering("an e-mail address", "private", "e-mail",
+              replace_in("README.md", lambda text: text + "john@example.org")),
+    Tampering("a network address", "private", "network address",
+              replace_in("README.md", lambda text: text + "10.20.30.40")),
     Tampering("a home folder", "private", "home folder", attrs(command_line="python /home/jane/run.py")),
-)
+)  # fmt: skip

@@ -5,8 +5,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from ann_benchmarks.submission.checking.arithmetic import percentile_bounds
-from ann_benchmarks.submission.checking.reading import HISTOGRAM
+from ann_benchmarks.submission.checking.figures import percentile_bounds
+from ann_benchmarks.submission.checking.points import HISTOGRAM
 
 from .bundle_data import QUERIES, attributes, set_arrays, set_attributes
 from .load_bundles import BATCH, COLD, FILTERED, OPEN, TURNS
@@ -102,56 +102,32 @@ NOTHING_READ = {"index_blocks_read_per_query": 0.0, "table_blocks_read_per_query
 LOADS = (
     Tampering("a batch's throughput", "timings", "have a mean of", faster(BATCH, 2)),
     Tampering("a batch's latencies", "timings", "2 connections had", of_connections),
-    Tampering(
-        "a rate", "timings", "and a rate of 2000 gives", relabelled(OPEN, {"rate": 2000.0}, rate=2000.0)
-    ),
+    Tampering("a rate", "timings", "and a rate of 2000 gives",
+              relabelled(OPEN, {"rate": 2000.0}, rate=2000.0)),
     Tampering("a throughput at a rate", "timings", "has answers to", faster(OPEN, 4)),
     Tampering("queries that were not sent", "timings", "were sent and", of(OPEN, queries_asked=20)),
     Tampering("a rate as a closed loop", "series", "says loop closed", of(OPEN, loop="closed")),
-    Tampering(
-        "an objective",
-        "target",
-        "is to keep p50:1us",
-        within("p50:1us"),
-    ),
-    Tampering(
-        "an objective that is none",
-        "target",
-        "is none",
-        within("fast"),
-    ),
+    Tampering("an objective", "target", "is to keep p50:1us", within("p50:1us")),
+    Tampering("an objective of no percentile", "target", "must be a percentile and a time", within("fast")),
     Tampering("a target recall", "series", "which its name does not say", of(COLD, target_recall=0.99)),
     Tampering("a target recall in the name, too", "target", "for a recall of 0.99", search_renamed),
-    Tampering(
-        "the value of a search",
-        "target",
-        "share=100 was found",
-        of(COLD, target_value=100, settings='{"part.share": "500"}'),
-    ),
+    Tampering("the value of a search", "target", "share=100 was found",
+              of(COLD, target_value=100, settings='{"part.share": "500"}')),
     Tampering("a warm series as a cold one", "series", "says warmup 10", relabelled(OPEN, {}, is_cold=True)),
-    Tampering(
-        "a cold one that reads nothing",
-        "series",
-        "has read no block",
-        relabelled(OPEN, {**CALLED_COLD, **NOTHING_READ}, is_cold=True),
-    ),
+    Tampering("a cold one that reads nothing", "series", "has read no block",
+              relabelled(OPEN, {**CALLED_COLD, **NOTHING_READ}, is_cold=True)),
     Tampering("caches that were not emptied", "warnings", "not emptied", of_all(COLD, caches_dropped=None)),
     Tampering("a payload", "series", "says payload_bytes", relabelled(OPEN, {}, payload="text")),
     Tampering("an order of queries", "series", "says query_order", relabelled(OPEN, {}, query_order="same")),
     Tampering("a round left out", "timings", "of the rounds 1, 2, 3, 5", of(TURNS, run_rounds=[1, 2, 3, 5])),
-    Tampering(
-        "rounds one after the other",
-        "timings",
-        "that began before round",
-        lambda folder: move(folder, days=1e-3, series=TURNS),
-    ),
+    Tampering("rounds one after the other", "timings", "that began before round",
+              lambda folder: move(folder, days=1e-3, series=TURNS)),
     Tampering("a selectivity", "dataset", "says selectivity", of(FILTERED, selectivity=0.001)),
     Tampering("completeness", "figures", "says completeness", of(FILTERED, completeness=0.99)),
     Tampering("runs that are not stored", "figures", "by the histogram of all runs", of_all_runs()),
     Tampering("queries of other runs", "figures", "which sent 300", of_all_runs(more=900)),
-    Tampering(
-        "longer runs", "figures", "by their seconds more", of(TURNS, active_seconds=9, asked_duration=9)
-    ),
+    Tampering("longer runs", "figures", "by their seconds more",
+              of(TURNS, active_seconds=9, asked_duration=9)),
     Tampering("fast queries", "figures", "which have medians", flooded),
     Tampering("more queries than time", "figures", "which had time for", flooded),
-)
+)  # fmt: skip

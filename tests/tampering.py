@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 
 from ann_benchmarks.fields.series import series_from
-from ann_benchmarks.submission.checking.truth import mark_of
+from ann_benchmarks.results.file import truth_mark
 from ann_benchmarks.submission.manifest import read_manifest, write_manifest
 
 from .bundle_data import DATASET, attributes, point_files, set_arrays, set_attributes
@@ -154,11 +154,11 @@ def truth_from_answers(folder: Path) -> None:
 def remark(folder: Path, distances: np.ndarray) -> None:
     """Have every mark of the truth be that of other distances, (queries, k)."""
     for path in folder.glob("results/*/*/*/*.hdf5"):
-        set_attributes(path, truth=mark_of(distances[:, :10]))
+        set_attributes(path, truth=truth_mark(distances[:, :10]))
     with h5py.File(folder / "truth" / f"{DATASET}.hdf5", "r+") as file:
-        file.attrs["fingerprint"] = mark_of(distances)
+        file.attrs["fingerprint"] = truth_mark(distances)
     manifest = read_manifest(folder)
-    datasets = {DATASET: replace(manifest.datasets[DATASET], fingerprint=mark_of(distances))}
+    datasets = {DATASET: replace(manifest.datasets[DATASET], fingerprint=truth_mark(distances))}
     write_manifest(folder, replace(manifest, datasets=datasets))
 
 

@@ -26,8 +26,9 @@ from ann_benchmarks.results.records import write_record
 from ann_benchmarks.results.runs import load_runs_of
 from ann_benchmarks.submission import bundle
 from ann_benchmarks.submission.bundle import BundleRequest, commit_of
-from ann_benchmarks.submission.leaks import search
-from ann_benchmarks.submission.manifest import files_in, read_manifest, sha256_of
+from ann_benchmarks.submission.copies import search
+from ann_benchmarks.submission.files import files_in, sha256_of
+from ann_benchmarks.submission.manifest import read_manifest
 from ann_benchmarks.submission.own_facts import HOST, PATH, REPOSITORY, USER, OwnFact
 from ann_benchmarks.submission.private import Private
 

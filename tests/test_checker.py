@@ -1,4 +1,4 @@
-"""The checker: its rules and their page, its arithmetic beside the project's, its command, and its limits."""
+"""The checker: its rules and their page, its command, and its limits."""
 
 import json
 import re
@@ -15,16 +15,15 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.configs import read_configs
+from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.fields.series import Series
-from ann_benchmarks.results.intervals import mean_interval, share_interval
-from ann_benchmarks.results.measurement import Measurement
-from ann_benchmarks.results.metrics import completeness, knn_recall, short_answers, throughput
-from ann_benchmarks.results.truth import Truth
-from ann_benchmarks.submission.checking import arithmetic, complete, expected
-from ann_benchmarks.submission.checking.arithmetic import Neighborhood
-from ann_benchmarks.submission.checking.expected import Expected
-from ann_benchmarks.submission.checking.private import private_facts
-from ann_benchmarks.submission.checking.rules import RULES, Findings
+from ann_benchmarks.results.intervals import share_interval
+from ann_benchmarks.submission.checking import complete
+from ann_benchmarks.submission.checking.complete import Expected, missing_series
+from ann_benchmarks.submission.checking.figures import percentile_bounds
+from ann_benchmarks.submission.checking.rules import RULES
+from ann_benchmarks.submission.copies import private_facts
 from ann_benchmarks.submission.manifest import BundledDataset, Manifest
 
 from .bundle_data import DATASET, attributes, measured, point_files, remake, set_arrays, set_attributes
@@ -84,58 +83,30 @@ def test_the_command_refuses_with_a_line_each_and_always_the_same(bundle: Path):
     assert check(bundle).stdout == done.stdout
 
 
-@pytest.mark.parametrize("is_filtered", [False, True])
-def test_the_checkers_figures_are_those_of_reports(is_filtered: bool):
-    random = np.random.default_rng(3)
-    true = np.sort(random.random((50, 20)), axis=1)
-    matches = random.integers(0, 25, 50) if is_filtered else None
-    if matches is not None:
-        true[np.arange(20) >= matches[:, None]] = np.inf
-    given = np.where(random.random((50, 10)) < 0.8, np.arange(10), -1)
-    found = np.where(given >= 0, true[:, :10] + 0.01 * (random.random((50, 10)) < 0.3), np.inf)
-    given = np.where(np.isfinite(found), given, -1)
-    seconds = [0.01, 0.012, 0.009]
-    stored = {"count": 10, "run_seconds": seconds, "best_search_time": 0.009}
-    m = Measurement(Truth(true, is_filtered), found, np.ones(50), stored)
-    own = Neighborhood(np.zeros(true.shape, int), true, matches)
-    each = arithmetic.recalls(found, own)
-    assert each.mean() == pytest.approx(knn_recall(m))
-    assert arithmetic.wilson(each) == pytest.approx(tuple(share_interval(each)))
-    rates = [1 / one for one in seconds]
-    assert np.mean(rates) == pytest.approx(throughput(stored))
-    assert arithmetic.student(rates) == pytest.approx(tuple(mean_interval(rates)), rel=1e-6)
-    if is_filtered:
-        complete = arithmetic.completeness(given, own)
-        assert complete.mean() == pytest.approx(completeness(m))
-        assert (complete < 1).mean() == pytest.approx(short_answers(m))
-
-
 @pytest.mark.parametrize("mini", [False, True])
 def test_the_projects_experiments_say_what_to_measure(tmp_path: Path, mini: bool):
-    for path in sorted(expected.EXPERIMENTS.glob("*.yml")):
+    for path in sorted(complete.EXPERIMENTS.glob("*.yml")):
         (tmp_path / "experiment.yml").write_bytes(path.read_bytes())
         name = path.stem + "-mini" * mini
         manifest = Manifest("x", "2026-01-01T00:00:00+00:00", "published", 0.9, experiment=name, mini=mini)
-        for step in expected.expected_of(tmp_path, manifest):
+        for step in complete.expected_steps(tmp_path, manifest):
             assert step.datasets
             assert all(clients > 0 for clients in step.clients)
     (tmp_path / "experiment.yml").write_text("title: mine\nsteps: []\n")
     with pytest.raises(UserError, match="no experiment 'writes' of this release"):
-        expected.expected_of(tmp_path, replace(manifest, experiment="writes"))
+        complete.expected_steps(tmp_path, replace(manifest, experiment="writes"))
 
 
 def test_an_experiment_on_one_server_is_not_complete_on_shards():
     whole = SimpleNamespace(dataset="mine", series=Series("hnsw"))
     parts = SimpleNamespace(dataset="mine", series=Series("hnsw", shards=4, shard_engine="fdw"))
     step = Expected(datasets=["mine"], algorithms=["hnsw"])
-    assert complete._fits(step, whole) and not complete._fits(step, parts)
-    assert complete._fits(replace(step, servers=["shards4-fdw"]), parts)
-    assert complete._fits(Expected(), parts)
-    findings = Findings()
-    complete._check_step(step, [[parts]], findings)
-    assert "there is no series of hnsw" in str(findings.refused)
+    assert step.fits(whole) and not step.fits(parts)
+    assert replace(step, servers=["shards4-fdw"]).fits(parts)
+    assert Expected().fits(parts)
+    assert list(missing_series(step, [parts])) == [("mine", "there is no series of hnsw")]
     pooled = SimpleNamespace(dataset="mine", series=Series("hnsw", pooler="pgbouncer:session"))
-    assert not complete._fits(step, pooled) and complete._fits(Expected(), pooled)
+    assert not step.fits(pooled) and Expected().fits(pooled)
 
 
 def test_each_kind_of_servers_that_an_experiment_compares_has_a_series():
@@ -144,27 +115,26 @@ def test_each_kind_of_servers_that_an_experiment_compares_has_a_series():
         *("", "shards2-client", "shards2-routed1"),
         *("shards4-client", "shards4-routed1", "shards4-routed4"),
     ]
-    assert expected._servers(run) == on_shards
-    assert expected._servers({"replicas": "none,2"}) == ["", "replicas2"]
+    assert complete._servers(run) == on_shards
+    assert complete._servers({"replicas": "none,2"}) == ["", "replicas2"]
     through = {"pooler": ["none", "pgbouncer:session", "pgbouncer:transaction"], "pool-size": [2, 8]}
-    assert expected._servers(through) == [
+    assert complete._servers(through) == [
         *("", "pgbouncer-session", "pgbouncer-transaction-pool2", "pgbouncer-transaction-pool8")
     ]
-    step = expected._step({"run": {"dataset": "mine", "algorithm": "hnsw", "shards": ["none", 2]}})
+    step = complete._step({"run": {"dataset": "mine", "algorithm": "hnsw", "shards": ["none", 2]}})
     series = [Series("hnsw"), Series("hnsw", shards=2, shard_engine="fdw")]
     points = [SimpleNamespace(dataset="mine", series=one) for one in series]
-    assert all(complete._fits(step, point) for point in points)
+    assert all(step.fits(point) for point in points)
     for kept, lacks in ((points, []), (points[:1], ["hnsw-shards2-fdw"]), (points[1:], ["hnsw"])):
-        findings = Findings()
-        complete._check_step(step, [[point] for point in kept], findings)
-        texts = [one.text.removeprefix("there is no series of ") for one in findings.refused]
-        assert [text.partition(";")[0] for text in texts] == lacks
+        assert list(missing_series(step, kept)) == [("mine", f"there is no series of {one}") for one in lacks]
 
 
 def test_a_filtered_series_is_of_the_groups_for_filters_alone(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(expected, "_known", [])
-    dataset = BundledDataset(10_000, 16, "euclidean", 100, "")
-    each = [*Expected().indexes("pgvector_hnsw", "mine", dataset, 10, is_filtered=True)]
+    configs = read_configs(DEFINITIONS_FOLDER)[0]
+    monkeypatch.setattr(complete, "known_configs", lambda: configs)
+    facts = BundledDataset(10_000, 16, "euclidean", 100, "")
+    series = Series("pgvector_hnsw", filter="uniform:0.1")
+    each = [*Expected().indexes(SimpleNamespace(dataset="mine", facts=facts, series=series, count=10))]
     assert {"M": 16, "efConstruction": 64} in [json.loads(build)[1] for build in each[0]]
     assert len(each[0]) == 1
 
@@ -174,7 +144,7 @@ def test_a_percentile_lies_in_its_bucket():
     edges = np.linspace(0, times.max(), 200)
     counts, _ = np.histogram(times, edges)
     for percent in (1, 50, 99, 99.9):
-        low, high = arithmetic.percentile_bounds(edges, counts, percent)
+        low, high = percentile_bounds(edges, counts, percent)
         assert low <= np.percentile(times, percent) <= high
 
 
@@ -245,7 +215,7 @@ def test_a_truth_made_from_the_answers_of_one_curve_is_noticed_with_the_vectors_
     with h5py.File(bundle / "truth" / f"{DATASET}.hdf5", "r+") as file:
         count = len(file["distances"])
     for path in bundle.glob("results/*/*/*/*.hdf5"):
-        low, high = arithmetic.wilson(np.ones(count))
+        low, high = share_interval(np.ones(count))
         set_attributes(path, run_recalls=[1.0] * 3, recall_low=low, recall_high=high)
     remake(bundle, claims=[], division="open")
     assert found(bundle).keys() <= {"report"}

@@ -10,8 +10,8 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.load.orders import poisson_arrivals
 from ann_benchmarks.load.spans import open_loop
-from ann_benchmarks.submission.checking.tiers import limits_of
-from ann_benchmarks.submission.checking.timings import of_loop
+from ann_benchmarks.submission.checking.identity import limits_of
+from ann_benchmarks.submission.checking.timings import loop_problems
 from tiers.parse import DISKS
 
 from .bundle_data import remake, set_attributes
@@ -82,7 +82,7 @@ def test_disks_that_have_names_have_the_limits_of_tiers():
 def test_no_honest_open_loop_is_refused():
     for seed in range(60):
         with suppress(UserError):  # so much that nothing is answered after the lead-in
-            assert [*of_loop(opened(seed))] == [], seed
+            assert [*loop_problems(opened(seed))] == [], seed
 
 
 def opened(seed: int) -> SimpleNamespace:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ann_benchmarks.submission.checking.folder import check_folder
+from ann_benchmarks.submission.checking.reading import check_folder
 from ann_benchmarks.submission.checking.rules import RULES, Findings
 from ann_benchmarks.submission.manifest import read_manifest
 

@@ -16,7 +16,7 @@ from ann_benchmarks.jobs.procedure import Procedure
 from ann_benchmarks.reporting.facts import facts_of
 from ann_benchmarks.results.comparable import Comparison, comparable
 from ann_benchmarks.results.kinds import checked_attributes
-from ann_benchmarks.submission.checking.identity import other_fields
+from ann_benchmarks.submission.checking.identity import field_problems
 from ann_benchmarks.views.facets import FACETS, panels
 from ann_benchmarks.views.tiers import tier_runs, tier_tables
 from ann_benchmarks.website.columns import points_data, result_columns
@@ -138,9 +138,9 @@ def test_a_new_field_can_be_filtered_by_on_pages(colour, monkeypatch):
 def test_a_new_field_is_compared_and_checked(colour):
     assert properties({"colour": "red"})["colour"] == "red"
     red = Series("hnsw", colour="red")
-    assert list(other_fields(point("x", red, colour="red"))) == []
-    assert list(other_fields(point("x", red))) == ["does not say colour, and its series does"]
-    assert list(other_fields(point("x", red, colour="blue"))) == ["says colour blue, and its series red"]
+    assert list(field_problems(point("x", red, colour="red"))) == []
+    assert list(field_problems(point("x", red))) == ["does not say colour, and its series does"]
+    assert list(field_problems(point("x", red, colour="blue"))) == ["says colour blue, and its series red"]
     assert "colour" not in checked_attributes({"colour": [5]}, ())
     assert red.label == "hnsw-colour-red" and json.loads(red.as_json())["colour"] == "red"
 

@@ -7,15 +7,13 @@ from dataclasses import replace
 import pytest
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.submission.files import file_in, files_in, sha256_of
 from ann_benchmarks.submission.manifest import (
     BundledDataset,
     BundledFile,
     ClaimedPoint,
     Manifest,
-    file_in,
-    files_in,
     read_manifest,
-    sha256_of,
     write_manifest,
 )
 
@@ -85,14 +83,14 @@ def test_a_path_that_leads_out_of_the_folder_is_refused(tmp_path, content, path)
         (["format"], 2, "its format is 2, and this release reads 1"),
         (["format"], True, "its format is True"),
         (["format"], 1.0, "its format is 1.0"),
-        (["title"], "", "'title' is empty"),
+        (["title"], "", "its 'title' is '', not a title"),
         (["title"], 5, "its 'title' is 5"),
         (["title"], "\x1b[31m", "no printable line"),
         (["made"], "yesterday", "no time of UTC"),
         (["made"], "2026-01-31T12:00:00", "no time of UTC"),
         (["division"], "opne", "did you mean 'open'"),
         (["mini"], 1, "its 'mini' is 1"),
-        (["commit"], "main", "no commit of git"),
+        (["commit"], "main", "not a commit of git"),
         (["target_recall"], 1.5, "not from 0 to 1"),
         (["target_recall"], 10**400, "target_recall"),
         (["target_recall"], None, "target_recall"),

@@ -29,7 +29,7 @@ from ann_benchmarks.definitions.servers import (
     largest,
 )
 from ann_benchmarks.results.comparable import Comparison
-from ann_benchmarks.submission.checking.tiers import other_server
+from ann_benchmarks.submission.checking.identity import tier_problems
 from ann_benchmarks.views.memory import contender
 from ann_benchmarks.views.tiers import tier_runs, tier_tables
 from tiers import parse
@@ -224,7 +224,7 @@ def test_shared_buffers_are_those_of_all_servers_together():
     for size, problems in ((2 * GB, 0), (GB, 1)):
         attrs = {**run.attrs, "shared_buffers": size}
         point = SimpleNamespace(attrs=attrs, series=series, number=attrs.get)
-        assert len(list(other_server(point))) == problems  # type: ignore[arg-type]
+        assert len(list(tier_problems(point))) == problems  # type: ignore[arg-type]
 
 
 def test_memory_of_several_servers_is_that_of_each():

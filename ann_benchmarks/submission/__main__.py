@@ -10,8 +10,7 @@ from datetime import datetime, timezone
 
 from ann_benchmarks.common.cli import path, run_command
 
-from .checking.check import check_bundle
-from .checking.summary import summary
+from .checking.check import check_bundle, summary
 
 BY_NAME = ""  # of --data without a folder
 

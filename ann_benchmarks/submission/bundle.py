@@ -16,15 +16,12 @@ from ann_benchmarks.results.records import Record, read_record
 from ann_benchmarks.results.runs import Run, measure
 from ann_benchmarks.results.truth import Truths
 
-from .claims import claimed_points
-from .copies import copy_file
+from .contents import claimed_points, system_of, write_truths
+from .copies import copy_file, search
 from .files import files_in, sha256_of
-from .leaks import search
 from .manifest import MANIFEST, OPEN, BundledFile, Manifest, read_manifest, write_manifest
 from .own_facts import ROOT
 from .private import Private
-from .system import system_of
-from .truths import write_truths
 
 LOGS, README, SYSTEM = "logs", "README.md", "system.json"
 EXPERIMENT, PRICES, REPORT = "experiment.yml", "prices.yml", "report"
@@ -117,10 +114,9 @@ class Bundle:
             if source is not None:
                 copy_file(source, self.place / name, self.private)
         datasets = {name: write_truths(self.place, name, filters[name]) for name in sorted(filters)}
-        system = json.dumps(
-            self.private.value(system_of(outcomes)), indent=1, ensure_ascii=False, default=str
-        )
-        (self.place / SYSTEM).write_text(system + "\n", encoding="utf-8")
+        system = system_of(outcomes)
+        text = json.dumps(self.private.value(system), indent=1, ensure_ascii=False, default=str)
+        (self.place / SYSTEM).write_text(text + "\n", encoding="utf-8")
         manifest = Manifest(
             title=self.private.text(title),
             made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -135,14 +131,11 @@ class Bundle:
             claims=claimed_points(runs, self.names, target),
             left_out=self.private.left_out,
         )
-        (self.place / README).write_text(readme(manifest, system_of(outcomes)["servers"]), encoding="utf-8")
-        write_manifest(self.place, replace(manifest, files=_marks(self.place)))
+        (self.place / README).write_text(readme(manifest, system["servers"]), encoding="utf-8")
+        paths = {name: self.place / name for name in files_in(self.place) if name != MANIFEST}
+        files = {name: BundledFile(sha256_of(path), path.stat().st_size) for name, path in paths.items()}
+        write_manifest(self.place, replace(manifest, files=files))
         search(self.place, self.private, request.contact)
-
-
-def _marks(place: Path) -> dict[str, BundledFile]:
-    names = [name for name in files_in(place) if name != MANIFEST]
-    return {name: BundledFile(sha256_of(place / name), (place / name).stat().st_size) for name in names}
 
 
 def readme(manifest: Manifest, servers: Sequence[Mapping[str, object]]) -> str:

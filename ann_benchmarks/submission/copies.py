@@ -1,10 +1,16 @@
-"""Copies of files for a bundle, without what is private.
+"""Copies of files for a bundle without what is private, and the search for what is left.
 
 An HDF5 file is written anew: one that is changed in place keeps the old texts in its unused space.
 """
 
+import html
 import io
+import ipaddress
 import json
+import re
+import zlib
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +22,37 @@ from ann_benchmarks.common.files import open_regular
 from ann_benchmarks.common.hdf5 import open_hdf5_file
 from ann_benchmarks.common.text import DAMAGE, reason_of
 
-from .private import Private
+from .files import files_in, opened
+from .private import GROUPS, HARDWARE, IN_WORDS, Private
 
 LARGEST_LOG = 1 << 20  # bytes; of a longer one, the end is kept
+_PNG = b"\x89PNG\r\n\x1a\n"
+_PNG_TEXTS = (b"tEXt", b"zTXt", b"iTXt", b"eXIf")
+_ENDS_OF_BINARY = (".hdf5", ".png")
+_UNPACKED = 1 << 20  # bytes of a text that are looked at
+MOST_TEXT_BYTES = 64 << 20
+TEXTS = {".json", ".md", ".yml", ".yaml", ".html", ".csv", ".log", ".txt", ".svg", ""}
+SHORTEST = 6  # characters of an address; a shorter one is more often a cast of SQL, or a name of C++ as 1::2
+BEFORE = 20  # characters before it, which may say that it is a version
+_ADDRESSES = (re.compile(r"(?<![\w.\-+~])\d{1,3}(?:\.\d{1,3}){3}(?![\w.\-+~])"), re.compile(GROUPS))
+_VERSION = re.compile(r"(?:version|release|tag|==)\W{0,4}$", re.IGNORECASE)  # before four numbers
+_HOME = r"""/(?:home|Users|var/home)/(?!USER\b|user\b)[^/\s"'<>\\,;:)]+|/root/[\w.]"""
+_SECRET = r"""(?:PGPASSWORD|password|passwd|secret|token)\s*[=:]\s*"""
+_PATTERNS = {
+    "an e-mail address": re.compile(r"(?<![\w.+-])[\w.+-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}\b"),
+    "a home folder": re.compile(rf"(?<![\w.])(?:{_HOME})"),
+    "a folder of Windows": re.compile(r"(?<!\w)[A-Z]:\\+Users\\+\w+"),
+    "a hardware address": re.compile(HARDWARE),
+    "a host name of a network": re.compile(
+        r"(?<![\w.-])(?:ip-\d+-\d+-\d+-\d+\b"
+        r"|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.(?:internal|local|lan|corp|intranet)\b(?![.(]))"
+    ),
+    "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
+    "a password": re.compile(_SECRET + r"""(?!\*|""|''|null\b|none\b)["']?[^\s"'*<>,;]{4,}""", re.IGNORECASE),
+    "a key of a cloud": re.compile(
+        r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bghp_[A-Za-z0-9]{30,}|\bhf_[A-Za-z0-9]{30,}"
+    ),
+}
 
 
 def copy_file(source: Path, target: Path, private: Private) -> None:
@@ -98,3 +132,142 @@ def _without_private(value: Any, private: Private) -> Any:
         texts = [one.decode(errors="replace") if isinstance(one, bytes) else one for one in texts]
         return np.array(texts, dtype=h5py.string_dtype()).reshape(value.shape)
     return private.value(value) if isinstance(value, str) else value
+
+
+def search(folder: Path, private: Private, contact: str = "") -> None:
+    """Raise UserError, which says where, if something private is in a file; `contact` is there on purpose."""
+    for name in files_in(folder):
+        found = private.own_in(name), "in the name of the file"
+        if not found[0]:
+            try:
+                found = next(_own_facts(folder / name, private, contact), (None, ""))
+            except DAMAGE as error:
+                raise UserError(f"{name} of the bundle cannot be searched: {reason_of(error)}") from None
+        kind, where = found
+        if kind:
+            raise UserError(
+                f"the bundle is not written: {name} would hold something private, {where} ({IN_WORDS[kind]});"
+                " take it out of what is bundled, or report this as a mistake of this project"
+            )
+
+
+def _own_facts(path: Path, private: Private, contact: str) -> Iterator[tuple[str | None, str]]:
+    """Yield the kind of each fact of this machine or its servers in a file, and where it stands."""
+    content = path.read_bytes()
+    for where, text in _texts(path, content):
+        for inner in _unpacked(text):
+            if kind := private.own_in(inner.replace(contact, "") if contact else inner):
+                yield kind, where
+    if path.suffix in _ENDS_OF_BINARY and (kind := private.own_in_bytes(content)):
+        yield kind, "among its bytes"
+
+
+def private_in_file(
+    path: Path, known: Collection[str], open_hdf5: Callable[[Path], AbstractContextManager[h5py.File]]
+) -> Iterator[str]:
+    """Yield each kind of private facts in a file, whoever's they are; `known` are texts that may be there."""
+    texts: list[str] = []
+    if path.suffix == ".hdf5":
+        with suppress(UserError), open_hdf5(path) as file:  # the reading of results says why
+            texts += [text for _, text in _hdf5_texts(file)]
+    elif path.suffix in TEXTS:
+        with opened(path) as opened_text:
+            content = opened_text.read(MOST_TEXT_BYTES + 1)
+        if len(content) > MOST_TEXT_BYTES:
+            yield f"more than {MOST_TEXT_BYTES >> 20} MiB of text, which are not searched,"
+        texts.append(content.decode(errors="replace"))
+    yield from private_facts("\n".join(texts), known)
+
+
+def private_facts(text: str, known: Collection[str] = ()) -> Iterator[str]:
+    """Yield what a text has of such facts: the kind, never the fact; `known` are texts that may be there."""
+    for one in known:
+        text = text.replace(one, "")
+    for kind, pattern in _PATTERNS.items():
+        if pattern.search(text):
+            yield kind
+    matches = (match for pattern in _ADDRESSES for match in pattern.finditer(text))
+    if any(_is_address(match) for match in matches):
+        yield "a network address"
+
+
+def _is_address(match: re.Match[str]) -> bool:
+    """Whether numbers are an address, and not a version."""
+    text, before = match[0], match.string[max(match.start() - BEFORE, 0) : match.start()]
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    if address.is_loopback or address.is_unspecified or address.is_multicast or text.startswith("0."):
+        return False
+    return len(text) >= SHORTEST and not _VERSION.search(before)
+
+
+def _texts(path: Path, content: bytes) -> Iterator[tuple[str, str]]:
+    """Yield each text of a file, and where it stands."""
+    if path.suffix == ".hdf5":
+        with open_hdf5_file(path) as file:
+            yield from _hdf5_texts(file)
+    elif content.startswith(_PNG):
+        yield from (("in a text of the picture", text) for text in _png_texts(content))
+    else:
+        text = content.decode(errors="replace")
+        if path.suffix == ".json":
+            yield from (("in its values", one) for one in _json_texts(json.loads(text)))
+        else:
+            yield from (("in its text", one) for one in {text, html.unescape(text)})
+
+
+def _unpacked(text: str) -> Iterator[str]:
+    """Yield a text, and those that it holds as JSON."""
+    yield text
+    if text[:1] in ("{", "["):
+        with suppress(ValueError, RecursionError):
+            yield from _json_texts(json.loads(text))
+
+
+def _json_texts(value: Any) -> Iterator[str]:
+    """Yield every text of a value, those inside of texts in JSON and the keys included."""
+    if isinstance(value, str):
+        yield from _unpacked(value)
+    elif isinstance(value, dict | list):
+        for inner in [*value, *value.values()] if isinstance(value, dict) else value:
+            yield from _json_texts(inner)
+
+
+def _hdf5_texts(member: Any) -> Iterator[tuple[str, str]]:
+    for name, value in member.attrs.items():
+        yield "in the name of an attribute", name
+        yield from ((f"in its attribute '{name}'", text) for text in _values(value))
+    if isinstance(member, h5py.Group):
+        for name in member:
+            yield "in the name of an array", name
+            yield from _hdf5_texts(member[name])
+    elif member.dtype.kind in "OSU" and member.size:
+        yield from (("in an array", text) for text in _values(member[()]))
+
+
+def _values(value: Any) -> Iterator[str]:
+    """Yield the texts of what h5py returns."""
+    if isinstance(value, np.ndarray) and value.dtype.kind in "OSU":
+        for one in value.ravel().tolist():
+            yield from _values(one)
+    elif isinstance(value, str | bytes):
+        yield value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _png_texts(content: bytes) -> Iterator[str]:
+    """Yield the texts of a picture, which may be compressed."""
+    place = len(_PNG)
+    while place + 8 <= len(content):
+        size, kind = int.from_bytes(content[place : place + 4], "big"), content[place + 4 : place + 8]
+        data = content[place + 8 : place + 8 + size]
+        place += 12 + size
+        if kind not in _PNG_TEXTS:
+            continue
+        yield data.decode(errors="replace")
+        for start in range(len(data)):  # a compressed text begins behind keywords of any length
+            if data[start : start + 1] == b"\x78":
+                with suppress(zlib.error):
+                    text = zlib.decompressobj().decompress(data[start:], _UNPACKED)
+                    yield text.decode(errors="replace")

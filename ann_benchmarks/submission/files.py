@@ -83,3 +83,8 @@ def without_brackets(name: str) -> str:
 def opened(path: Path) -> IO[bytes]:
     """Open a file, whose path is no link to it, to read its bytes."""
     return open_regular(path, os.O_NOFOLLOW)
+
+
+def truth_name(dataset: str, filter: str = "") -> str:
+    """Return the path in a bundle of a dataset's true neighbours, or of those under a filter set."""
+    return f"truth/{dataset}{'--' if filter else ''}{filter.replace(':', '-')}.hdf5"

@@ -1,13 +1,13 @@
 """What a bundle says of itself: manifest.json, with the size and the SHA-256 of each of its other files.
 
-Whoever reads a bundle may have it from a stranger. What is read here is of the kinds that it should be, and
-no path in it leads out of the folder; whether it is true is for the checker.
+Whoever reads a bundle may have it from a stranger. What is read here is of the kinds that it should be, no
+path in it leads out of the folder, and no link is followed; whether it is true is for the checker.
 """
 
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,9 +20,6 @@ from ann_benchmarks.common.text import LONGEST_VALUE, reason_of
 from ann_benchmarks.results.kinds import made_of
 
 from .files import checked_path, opened
-from .files import file_in as file_in
-from .files import files_in as files_in
-from .files import sha256_of as sha256_of
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -30,9 +27,6 @@ PUBLISHED, OPEN = "published", "open"
 DIVISIONS = (PUBLISHED, OPEN)
 LARGEST_MANIFEST = 2**26  # bytes
 MOST_FILES = 100_000
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_FINGERPRINT = re.compile(r"[0-9a-f]{16}")
-_COMMIT = re.compile(r"([0-9a-f]{40}([0-9a-f]{24})?(-changed)?)?")
 Entry = TypeVar("Entry")
 
 
@@ -153,79 +147,76 @@ def _no_number(word: str) -> NoReturn:
     raise UserError(f"{word} is no number")
 
 
+# By the names of fields: the least and the most of numbers, forms of texts, and what names a file or folder.
+_BOUNDS = {
+    **dict.fromkeys(("rows", "dimension", "queries"), (1, 2**63)),
+    **dict.fromkeys(("count", "clients"), (1, 2**31)),
+    **dict.fromkeys(("recall", "target_recall"), (0, 1)),
+    **dict.fromkeys(("qps", "qps_low", "qps_high", "p99"), (0, 1e100)),
+    "bytes": (0, 2**63),
+}
+_FORMS = {
+    "sha256": (re.compile(r"[0-9a-f]{64}"), "64 hexadecimal digits"),
+    "fingerprint": (re.compile(r"[0-9a-f]{16}"), "16 hexadecimal digits"),
+    "commit": (re.compile(r"([0-9a-f]{40}([0-9a-f]{24})?(-changed)?)?"), "a commit of git"),
+    "title": (re.compile(r".+"), "a title"),
+}
+_NAMES = ("experiment", "dataset")
+
+
 def _manifest(content: Any) -> Manifest:
     """Make a manifest of what JSON holds; UserError for anything that is not of its kind."""
     if not isinstance(content, dict) or "format" not in content:
         raise UserError("it is no manifest: it has no 'format'")
-    number = content["format"]
+    found = dict(content)
+    number = found.pop("format")
     if type(number) is not int or number != FORMAT:
         raise UserError(
             f"its format is {shown(number)}, and this release reads {FORMAT}: use a newer release"
         )
-    found = {key: value for key, value in content.items() if key != "format"}
-    datasets = _named("datasets", found.get("datasets", {}), _dataset)
-    claims = [_part(f"claim {i}", _claim, one) for i, one in enumerate(_list(found, "claims"), 1)]
-    files = _named("files", found.get("files", {}), _file)
-    if len(files) > MOST_FILES:
-        raise UserError(f"it lists {len(files):,} files; the most that are read is {MOST_FILES:,}")
-    manifest = _made(Manifest, found | {"datasets": datasets, "claims": claims, "files": files})
+    found["datasets"] = _named("datasets", found.get("datasets", {}), _dataset)
+    found["files"] = _named("files", found.get("files", {}), _file)
+    claims = found.get("claims", [])
+    if not isinstance(claims, list):
+        raise UserError(f"its 'claims' is {shown(repr(claims))}, and no list")
+    found["claims"] = [_part(f"claim {i}", _claim, one) for i, one in enumerate(claims, 1)]
+    if len(found["files"]) > MOST_FILES:
+        raise UserError(f"it lists {len(found['files']):,} files; the most that are read is {MOST_FILES:,}")
+    manifest = _made(Manifest, found)
     if manifest.division not in DIVISIONS:
         raise UserError(
             f"its division is '{shown(manifest.division)}': {closest(manifest.division, DIVISIONS)}"
         )
-    _within("target_recall", manifest.target_recall, 0, 1)
-    if not manifest.title:
-        raise UserError("its 'title' is empty")
-    if manifest.experiment is not None:
-        _checked_name("experiment", manifest.experiment)
-    if not _COMMIT.fullmatch(manifest.commit):
-        raise UserError(f"its 'commit' is no commit of git: '{shown(manifest.commit)}'")
     for line in manifest.left_out:
-        _checked_text("left_out", line)
-    _checked_time(manifest.made)
+        _check_text("left_out", line)
+    try:
+        is_utc = datetime.fromisoformat(manifest.made).utcoffset() == timedelta(0)
+    except ValueError:
+        is_utc = False
+    if not is_utc:
+        raise UserError(
+            f"its 'made' is '{shown(manifest.made)}', and no time of UTC such as 2026-01-31T12:00:00+00:00"
+        )
     return manifest
 
 
 def _dataset(name: str, content: Any) -> BundledDataset:
-    _checked_name("name", name)
     dataset = _made(BundledDataset, content)
-    for what in ("rows", "dimension", "queries"):
-        _within(what, getattr(dataset, what), 1, 2**63)
-    if not _FINGERPRINT.fullmatch(dataset.fingerprint):
-        raise UserError(f"its 'fingerprint' is '{shown(dataset.fingerprint)}', not 16 hexadecimal digits")
-    for filter_set in dataset.filters:
-        _checked_name("filters", filter_set)
+    for value in (name, *dataset.filters):
+        _check_name("name" if value is name else "filters", value)
     return dataset
 
 
 def _claim(content: Any) -> ClaimedPoint:
     claim = _made(ClaimedPoint, content)
-    _checked_name("dataset", claim.dataset)
     checked_path(claim.file)
-    _within("count", claim.count, 1, 2**31)
-    _within("clients", claim.clients, 1, 2**31)
-    _within("recall", claim.recall, 0, 1)
-    for what in ("qps", "qps_low", "qps_high", "p99"):
-        if (value := getattr(claim, what)) is not None:
-            _within(what, value, 0, 1e100)
     return claim
 
 
 def _file(name: str, content: Any) -> BundledFile:
     if checked_path(name) == MANIFEST:
         raise UserError("the manifest cannot list itself")
-    file = _made(BundledFile, content)
-    if not _SHA256.fullmatch(file.sha256):
-        raise UserError(f"its 'sha256' is '{shown(file.sha256)}', not 64 hexadecimal digits")
-    _within("bytes", file.bytes, 0, 2**63)
-    return file
-
-
-def _list(content: Mapping[str, Any], name: str) -> list[Any]:
-    value = content.get(name, [])
-    if not isinstance(value, list):
-        raise UserError(f"its '{name}' is {shown(repr(value))}, and no list")
-    return value
+    return _made(BundledFile, content)
 
 
 def _named(name: str, content: Any, make: Callable[[str, Any], Entry]) -> dict[str, Entry]:
@@ -258,34 +249,27 @@ def _made(kind: type[Entry], content: Any) -> Entry:
         raise UserError(str(error)) from None
     for name, value in content.items():
         if isinstance(value, str):
-            _checked_text(name, value)
+            _check_text(name, value)
+            form, text = _FORMS.get(name, (None, ""))
+            if form is not None and not form.fullmatch(value):
+                raise UserError(f"its '{name}' is '{shown(value)}', not {text}")
+        if name in _NAMES and value is not None:
+            _check_name(name, value)
+        if name in _BOUNDS and value is not None:
+            least, most = _BOUNDS[name]
+            if not least <= value <= most:
+                raise UserError(f"its '{name}' is {shown(value)}, and not from {least:g} to {most:g}")
     return made
 
 
-def _within(name: str, value: float, least: float, most: float) -> None:
-    if not least <= value <= most:
-        raise UserError(f"its '{name}' is {shown(value)}, and not from {least:g} to {most:g}")
-
-
-def _checked_text(name: str, text: Any) -> None:
+def _check_text(name: str, text: Any) -> None:
     if not isinstance(text, str) or len(text) > LONGEST_VALUE or not text.isprintable():
         raise UserError(
             f"its '{name}' has {shown(repr(text))}, which is no printable line of up to {LONGEST_VALUE}"
         )
 
 
-def _checked_name(name: str, value: Any) -> None:
-    _checked_text(name, value)
+def _check_name(name: str, value: Any) -> None:
+    _check_text(name, value)
     if problem := name_problem(value, LONGEST_FOLDER):
         raise UserError(f"its '{name}' is '{shown(value)}', which {problem}")
-
-
-def _checked_time(text: str) -> None:
-    try:
-        is_utc = datetime.fromisoformat(text).utcoffset() == timedelta(0)
-    except ValueError:
-        is_utc = False
-    if not is_utc:
-        raise UserError(
-            f"its 'made' is '{shown(text)}', and no time of UTC such as 2026-01-31T12:00:00+00:00"
-        )

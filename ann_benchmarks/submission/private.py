@@ -51,8 +51,8 @@ _BEFORE_VERSION = re.compile(
 _LAST_WORD = re.compile(r"([\w.+-]+)\W{1,2}$")
 _MAIL = r"(?<![\w.+-])[\w.+-]+@(?!at-)[A-Za-z\d-]+(?:\.[A-Za-z\d-]+)*\.[A-Za-z]{2,24}(?![\w=@-])"
 _QUAD = r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\w|-[A-Za-z])"
-_GROUPS = r"(?<![\w:.])(?:[\dA-Fa-f]{0,4}:){2,7}[\dA-Fa-f]{0,4}(?![\w:])"
-_HARDWARE = r"(?<![\w:])[\da-fA-F]{2}(?::[\da-fA-F]{2}){5}(?![\w:])"
+GROUPS = r"(?<![\w:.])(?:[\dA-Fa-f]{0,4}:){2,7}[\dA-Fa-f]{0,4}(?![\w:])"
+HARDWARE = r"(?<![\w:])[\da-fA-F]{2}(?::[\da-fA-F]{2}){5}(?![\w:])"
 _INNER_HOST = (
     r"(?<![\w.-])(?:[\w-]+\.)+(?:internal|lan|corp|intranet)(?![\w-]|\.\w)|(?<![\w.-])ip(?:-\d{1,3}){4}(?!\w)"
 )
@@ -198,9 +198,9 @@ class Private:
             _rule(USER, users, _BEFORE, _AFTER),
             _rule(USER, ordinary_users, _NAMED_USER, r"(?![\w.-])"),
             _Rule(HOST, re.compile(_INNER_HOST)),
-            _Rule(ADDRESS, re.compile(_HARDWARE)),
+            _Rule(ADDRESS, re.compile(HARDWARE)),
             _Rule(ADDRESS, re.compile(_QUAD), False, self._is_address),
-            _Rule(ADDRESS, re.compile(_GROUPS), False, _is_address_of_groups),
+            _Rule(ADDRESS, re.compile(GROUPS), False, _is_address_of_groups),
         ]  # fmt: skip
 
     def _divided(self, names: Iterable[str]) -> tuple[list[str], list[str]]:

@@ -22,8 +22,8 @@ from ann_benchmarks.results.file import array_problem
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import Run, measure
 from ann_benchmarks.results.truth import TruthFile, Truths
-from ann_benchmarks.submission.manifest import MANIFEST, Manifest, file_in, read_manifest, sha256_of
-from ann_benchmarks.submission.truths import truth_name
+from ann_benchmarks.submission.files import file_in, sha256_of, truth_name
+from ann_benchmarks.submission.manifest import MANIFEST, Manifest, read_manifest
 
 from .columns import SiteColumn, attribute, build, field_column, metric, text, version, warnings
 from .costs import price_columns

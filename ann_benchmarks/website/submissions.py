@@ -18,7 +18,8 @@ from ann_benchmarks.plotting.styles import DASHES
 from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.metrics import TARGET_RECALL
 from ann_benchmarks.results.runs import skipped
-from ann_benchmarks.submission.manifest import MANIFEST, ClaimedPoint, file_in
+from ann_benchmarks.submission.files import file_in
+from ann_benchmarks.submission.manifest import MANIFEST, ClaimedPoint
 
 from .build import PageNames, template_environment, write_site
 from .bundles import (

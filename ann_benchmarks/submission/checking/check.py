@@ -1,35 +1,55 @@
-"""A bundle checked: every file, every point, and what they say together."""
+"""A bundle checked: every file, every point, what they say together, and what a reviewer reads of it."""
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import UserError, one_line
+from ann_benchmarks.common.numbers import counted, size_text
 from ann_benchmarks.results.attributes import version_names
 
+from ..copies import private_in_file
 from ..manifest import MANIFEST, Manifest, read_manifest
-from .answers import check_answers
-from .arithmetic import Neighborhood
-from .claims import Recomputed, check_claims
+from .claims import Recomputed, check_claims, check_report, check_system
 from .complete import check_complete
-from .conditions import check_age, check_conditions
-from .curves import Duplicates, check_mixed, check_repeated
-from .figures import check_figures
-from .folder import check_folder
-from .identity import check_identity, check_swapped
-from .points import RECORD, CheckedPoint, open_point
-from .private import check_private
-from .reported import check_report, check_system, read_json
+from .conditions import AGAIN, check_age, check_conditions, memory_problems, target_problems
+from .curves import copied, mixed, out_of_turn, overlapping, repeated, swapped
+from .figures import answer_remarks, figure_problems, impossible_answers
+from .identity import contradictions, dataset_problems, mark_problems, series_problems
+from .points import RECORD, CheckedPoint, UnjudgedError, open_point
+from .reading import check_folder, opened_file, read_json
 from .rules import Findings
-from .targets import check_targets
-from .timings import check_overlaps, check_timings
-from .truth import Truths
-from .turns import check_turns
-from .vectors import RealVectors
+from .timings import timing_problems
+from .truth import RealVectors, read_truths
 
 FOUR_NUMBERS = 3  # dots of a version that looks like an address
+RESTORE = "restore the file, or measure the point again"
+MEASURE = "measure the point again"
+LEAVE_OUT = "leave one of them out"
+# What each point keeps: the rule, what yields how it is broken, and what to do then.
+POINT_RULES: tuple[tuple[str, Callable[[CheckedPoint], Iterable[str]], str], ...] = (
+    ("attributes", contradictions, RESTORE),
+    ("series", series_problems, RESTORE),
+    ("dataset", dataset_problems, RESTORE),
+    ("dataset", mark_problems, "add the results of this dataset alone"),
+    ("timings", timing_problems, MEASURE),
+    ("target", target_problems, AGAIN),
+    ("tier", memory_problems, AGAIN),
+)
+# What all points keep together; the files that break it are yielded, too.
+TOGETHER: tuple[tuple[str, Callable[[Sequence[CheckedPoint]], Iterable[tuple[str, str]]], str], ...] = (
+    ("timings", overlapping, "measure one point after the other"),
+    ("timings", out_of_turn, MEASURE),
+    ("mixed", mixed, "measure the curve anew, or hand in two"),
+    ("duplicate", repeated, LEAVE_OUT),
+    ("series", swapped, "give the files their own names"),
+)
+MOST_WARNINGS = 30
+COLUMNS = ("dataset", "series", "clients", "recall", "claimed", "queries/s", "claimed", "p99 (ms)", "claimed")
 
 
 @dataclass(frozen=True)
@@ -57,17 +77,28 @@ def check_bundle(
         return CheckedBundle(findings)
     findings.is_mini = manifest.mini
     files = check_folder(folder, manifest, findings)
-    truths = Truths(folder, manifest, files, findings).found
-    opener = RealVectors(data, manifest, findings) if compares_data else nullcontext()
-    with opener as real:
+    truths = read_truths(folder, manifest, files, findings)
+    results = [file for file in files if file.startswith("results/")]
+    claimed = {claim.file for claim in manifest.claims}
+    points, marks = [], dict[tuple[str, object], str]()
+    with RealVectors(data, manifest, findings) if compares_data else nullcontext() as real:
         if real is not None:
             real.check_truth(truths)
-        points = _points(folder, manifest, files, truths, findings, real)
-    check_overlaps(points, findings)
-    check_turns(points, findings)
-    check_mixed(points, findings)
-    check_repeated(points, findings)
-    check_swapped(points, findings)
+        for file in results:
+            if file.endswith(RECORD):
+                continue
+            try:
+                point = open_point(folder, file, manifest, truths)
+            except UnjudgedError as unjudged:
+                findings.refuse(file, *unjudged.args)
+                continue
+            if point is not None:
+                check_point(point, file in claimed, findings, real)
+                findings.refuse_each(file, "duplicate", copied(point, marks), LEAVE_OUT)
+                points.append(point.without_arrays())
+    for rule, problems, advice in TOGETHER:
+        for file, problem in problems(points):
+            findings.refuse(file, rule, problem, advice)
     check_age(points, manifest, now, findings)
     check_complete(folder, manifest, points, set(files), findings)
     claims = check_claims(manifest, {point.file: point for point in points}, files, findings)
@@ -75,51 +106,117 @@ def check_bundle(
     check_system(folder, files, points, findings)
     versions = {word for point in points for name in version_names(point.attrs)
                 for word in str(point.attrs[name]).split() if word.count(".") == FOUR_NUMBERS}  # fmt: skip
-    check_private(folder, files, manifest.contact, versions, findings)
-    records = _check_records(folder, files, findings)
+    known = {text for text in (manifest.contact, *versions) if text}
+    for file in (MANIFEST, *files):
+        facts = (f"has {kind} in it" for kind in private_in_file(folder / file, known, opened_file))
+        findings.refuse_each(file, "private", facts, "replace it, and write the bundle again")
+    records = [file for file in results if file.endswith(RECORD)]
+    for file in records:  # nothing else of them is checked
+        try:
+            if not isinstance(read_json(folder / file), dict):
+                raise UserError("must be the record of a workload")
+        except UserError as error:
+            findings.refuse(file, "readable", str(error), "write the bundle again")
     return CheckedBundle(findings, manifest, points, claims, records, compares_data)
 
 
-def _points(
-    folder: Path,
-    manifest: Manifest,
-    files: Sequence[str],
-    truths: dict[tuple[str, str], Neighborhood],
-    findings: Findings,
-    real: RealVectors | None,
-) -> list[CheckedPoint]:
-    """Check each result by itself; return those that can be judged, without their arrays."""
-    claimed = {claim.file for claim in manifest.claims}
-    duplicates = Duplicates(findings)
-    found = []
-    for file in files:
-        if not file.startswith("results/") or file.endswith(RECORD):
-            continue
-        point = open_point(folder, file, manifest, truths, findings)
-        if point is None:
-            continue
-        dataset, truth = manifest.datasets[point.dataset], truths[point.dataset, point.series.filter]
-        check_identity(point, dataset, truth, findings)
-        if check_answers(point, dataset, truth, findings):
-            check_figures(point, truth, findings)
-            if real is not None:
-                real.check_point(point)
-        check_timings(point, point.number("cores"), findings)
-        check_targets(point, findings)
-        check_conditions(point, file in claimed, findings)
-        duplicates.add(point)
-        found.append(point.without_arrays())
-    return found
+def check_point(
+    point: CheckedPoint, is_claimed: bool, findings: Findings, real: RealVectors | None = None
+) -> None:
+    """Check a point by itself, with the real vectors where they are given."""
+    for rule, problems, advice in POINT_RULES:
+        findings.refuse_each(point.file, rule, problems(point), advice)
+    if problems_of_answers := impossible_answers(point):
+        findings.refuse_each(point.file, "answers", problems_of_answers, MEASURE)
+    else:
+        for remark in answer_remarks(point):
+            findings.warn(point.file, "answers", remark)
+        findings.refuse_each(point.file, "figures", figure_problems(point), MEASURE)
+        if real is not None:
+            real.check_point(point)
+    check_conditions(point, is_claimed, findings)
 
 
-def _check_records(folder: Path, files: Sequence[str], findings: Findings) -> list[str]:
-    """Refuse records of workloads that are no JSON; nothing else of them is checked."""
-    records = [file for file in files if file.startswith("results/") and file.endswith(RECORD)]
-    for file in records:
-        try:
-            content = read_json(folder / file)
-            if not isinstance(content, dict):
-                raise UserError("is no record of a workload")
-        except UserError as error:
-            findings.refuse(file, "readable", str(error), "write the bundle again")
-    return records
+def summary(checked: CheckedBundle) -> Iterator[str]:
+    """Yield what a reviewer reads: who, which machine, versions and data, and each claim recomputed."""
+    manifest = checked.manifest
+    if manifest is not None:
+        for name, text in _head(checked, manifest):
+            yield f"{name + ':':<13}{one_line(text, 300)}"
+        for name, dataset in sorted(manifest.datasets.items()):
+            kinds = f", filters {', '.join(dataset.filters)}" if dataset.filters else ""
+            yield (
+                f"{'dataset:':<13}{name}: {dataset.rows:,} rows of {dataset.dimension:,}, {dataset.metric},"
+                f" {dataset.queries:,} queries, fingerprint {dataset.fingerprint}{kinds}"
+            )
+        yield ""
+        yield from _table(checked.claims)
+        yield ""
+    kinds_of_warnings: dict[tuple[str, str], list[str]] = {}
+    for finding in checked.findings.warnings:
+        kinds_of_warnings.setdefault((finding.rule, finding.text), []).append(finding.file)
+    for (rule, text), files in list(kinds_of_warnings.items())[:MOST_WARNINGS]:
+        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+        yield f"warning: {files[0]}{more}: [{rule}] {text}"
+    if len(kinds_of_warnings) > MOST_WARNINGS:
+        yield f"warning: and {len(kinds_of_warnings) - MOST_WARNINGS} more kinds"
+    if manifest is not None and not checked.compared_with_data:
+        yield (
+            "Not compared with the vectors: distances and true neighbours are consistent with each other at"
+            " most. Compare them with --data."
+        )
+    if checked.records:
+        yield f"{counted(len(checked.records), 'record')} of workloads that write were not recomputed."
+    if refused := checked.findings.refused:
+        rules = Counter(finding.rule for finding in refused)
+        text = ", ".join(f"{rule} {number}" for rule, number in sorted(rules.items()))
+        yield f"refused: {counted(len(refused), 'finding')} ({text}); the rules are in docs/rules.md"
+    else:
+        yield f"passed, with {counted(len(checked.findings.warnings), 'warning')}"
+
+
+def _head(checked: CheckedBundle, manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Yield the lines above the claims, each with its name."""
+    points = checked.points
+    experiment = f", experiment {manifest.experiment}" if manifest.experiment else ""
+    release = manifest.project_version or "an unknown release"
+    yield "title", manifest.title
+    yield "by", manifest.contact or "no contact is given"
+    yield "made", f"{manifest.made} with {release} {manifest.commit[:12]}".rstrip()
+    yield "division", f"{manifest.division}{experiment}{', a miniature' * manifest.mini}"
+    yield "holds", f"{counted(len(points), 'point')} in {len({point.curve for point in points}):,} series"
+    yield "left out", "; ".join(manifest.left_out) or "nothing"
+    machines, versions = dict[str, None](), set[str]()
+    for point in points:
+        attrs, memory = point.attrs, point.number("memory_bytes")
+        size = memory and size_text(memory)
+        parts = [attrs.get("cpu"), f"{attrs.get('cores')} cores", size, attrs.get("kernel")]
+        machines.setdefault(", ".join(str(part) for part in parts if part))
+        versions |= {f"{title} {attrs[name]}" for name, title in version_names(attrs).items()}
+    days = [str(point.attrs.get("ended_at"))[:10] for point in points]
+    yield "machine", "; ".join(machines)
+    yield "versions", "; ".join(sorted(versions))
+    yield "measured", f"{min(days)} to {max(days)}" if days else "nothing"
+
+
+def _table(claims: Iterable[Recomputed]) -> Iterator[str]:
+    """Yield a line for each claim: what its file comes to, and what is claimed."""
+    rows = [COLUMNS]
+    for found in claims:
+        claim = found.claim
+        rows.append((
+            claim.dataset, claim.series, str(claim.clients), f"{found.recall:.4f}", f"{claim.recall:.4f}",
+            f"{found.qps:.5g}", f"{claim.qps:.5g}", _known(found.p99), _known(claim.p99),
+        ))  # fmt: skip
+    if len(rows) == 1:
+        yield "No claims could be recomputed."
+        return
+    widths = [max(len(row[place]) for row in rows) for place in range(len(COLUMNS))]
+    for row in rows:
+        cells = [f"{text:<{width}}" if place < 2 else f"{text:>{width}}"
+                 for place, (text, width) in enumerate(zip(row, widths, strict=True))]  # fmt: skip
+        yield "  ".join(cells).rstrip()
+
+
+def _known(value: float | None) -> str:
+    return "-" if value is None or math.isnan(value) else f"{value:.4g}"

@@ -1,17 +1,32 @@
-"""Claims beside what follows from the files that they name."""
+"""Claims, the report's figures and system.json beside what follows from the result files."""
 
+import csv
+import io
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.text import DAMAGE, reason_of
+from ann_benchmarks.fields.series import BATCH, BESIDE, Series
+from ann_benchmarks.results.attributes import version_names
+from ann_benchmarks.results.intervals import mean_interval
+from ann_benchmarks.results.measurement import run_throughputs
+from ann_benchmarks.results.percentiles import PERCENTILES
 
 from ..manifest import MANIFEST, ClaimedPoint, Manifest
-from .arithmetic import student
-from .points import CheckedPoint
+from .points import RECOMPUTED, CheckedPoint
+from .reading import MOST_TEXT_BYTES, json_value, read_json, read_text
 from .rules import Findings
 
+REPORT, TABLE, SYSTEM = "report/report.json", "report/points.csv", "system.json"
+FIGURES = (*RECOMPUTED, *PERCENTILES)
 SAME = 1e-4  # relative
 SAME_SHARE = 1e-6
-WRITE_AGAIN = "write the bundle again"
+ADVICE = "write the bundle again"
 
 
 @dataclass(frozen=True)
@@ -20,7 +35,6 @@ class Recomputed:
 
     claim: ClaimedPoint
     recall: float
-    recall_otherwise: float  # with the slack of ann-benchmarks, as earlier versions had it, or without
     qps: float
     qps_low: float
     qps_high: float
@@ -37,22 +51,26 @@ def check_claims(
         point = points.get(claim.file)
         if point is None:
             if claim.file in folder_files and findings.mentions(claim.file):
-                continue  # which is what is wrong
+                continue  # the file itself is what is wrong
             why = "could not be judged" if claim.file in folder_files else "is not in the bundle"
             what = f"claim {number} rests on {claim.file}, which {why}"
-            findings.refuse(MANIFEST, "claims", what, WRITE_AGAIN)
+            findings.refuse(MANIFEST, "claims", what, ADVICE)
             continue
         key = (claim.dataset, claim.series, claim.count, claim.clients, claim.filter, claim.tier, claim.batch)
         if key in seen:
-            findings.refuse(MANIFEST, "claims", f"claim {number} is there twice", WRITE_AGAIN)
+            findings.refuse(MANIFEST, "claims", f"claim {number} is there twice", ADVICE)
         seen.add(key)
-        recomputed = recompute(claim, point)
-        for problem in (*_other_facts(claim, point), *_other_figures(recomputed)):
-            findings.refuse(MANIFEST, "claims", f"claim {number}, on {claim.file}: {problem}", WRITE_AGAIN)
-        if recomputed.recall < manifest.target_recall - SAME_SHARE:
+        low, high = mean_interval(run_throughputs(point.attrs))
+        p99 = point.number("latency_p99")
+        recomputed = Recomputed(
+            claim, point.recall, point.qps, low, high, math.nan if p99 is None else 1e3 * p99
+        )
+        for problem in _claim_problems(recomputed, point):
+            findings.refuse(MANIFEST, "claims", f"claim {number}, on {claim.file}: {problem}", ADVICE)
+        if point.recall < manifest.target_recall - SAME_SHARE:
             what = (
                 f"claim {number} is for a recall of {manifest.target_recall:g}, and {claim.file} has"
-                f" {recomputed.recall:.6g}"
+                f" {point.recall:.6g}"
             )
             findings.refuse(MANIFEST, "recall", what, "claim a point that reaches it")
         found.append(recomputed)
@@ -67,15 +85,9 @@ def check_claims(
     return found
 
 
-def recompute(claim: ClaimedPoint, point: CheckedPoint) -> Recomputed:
-    """Return a claim with the figures of its file."""
-    low, high = student([1 / seconds for seconds in point.run_seconds])
-    p99 = point.number("latency_p99")
-    recalls = point.recall, point.recalls_otherwise[0]
-    return Recomputed(claim, *recalls, point.qps, low, high, math.nan if p99 is None else 1e3 * p99)
-
-
-def _other_facts(claim: ClaimedPoint, point: CheckedPoint) -> list[str]:
+def _claim_problems(found: Recomputed, point: CheckedPoint) -> Iterator[str]:
+    """Yield in what a claim differs from its file."""
+    claim = found.claim
     facts = {
         "dataset": (claim.dataset, point.dataset),
         "count": (claim.count, point.count),
@@ -86,24 +98,144 @@ def _other_facts(claim: ClaimedPoint, point: CheckedPoint) -> list[str]:
         "batch": (claim.batch, point.series.batch),
         "tier": (claim.tier, str(point.attrs.get("tier") or "")),
     }
-    return [
-        f"claims the {name} '{said}', and the file has '{is_there}'"
-        for name, (said, is_there) in facts.items()
-        if said != is_there
-    ]
-
-
-def _other_figures(found: Recomputed) -> list[str]:
-    claim = found.claim
-    problems = []
-    if min(abs(claim.recall - recall) for recall in (found.recall, found.recall_otherwise)) > SAME_SHARE:
-        problems.append(f"claims a recall of {claim.recall:.6g}, and it is {found.recall:.6g}")
+    for name, (said, is_there) in facts.items():
+        if said != is_there:
+            yield f"claims the {name} '{said}', and the file has '{is_there}'"
+    # A report of an earlier version claims the recall with the slack of ann-benchmarks.
+    if min(abs(claim.recall - point.figures[name]) for name in ("recall", "k-nn")) > SAME_SHARE:
+        yield f"claims a recall of {claim.recall:.6g}, and it is {found.recall:.6g}"
     for name in ("qps", "qps_low", "qps_high", "p99"):
         said, value = getattr(claim, name), getattr(found, name)
         if said is None:
             continue
         if not math.isfinite(value):
-            problems.append(f"claims {name} {said:.6g}, and the file has none")
+            yield f"claims {name} {said:.6g}, and the file has none"
         elif abs(said - value) > SAME * max(abs(value), found.qps if name != "p99" else 0.0):
-            problems.append(f"claims {name} {said:.6g}, and it is {value:.6g}")
-    return problems
+            yield f"claims {name} {said:.6g}, and it is {value:.6g}"
+
+
+def check_report(
+    folder: Path, files: Sequence[str], points: Sequence[CheckedPoint], findings: Findings
+) -> None:
+    """Refuse a report whose figures are not those of the files, or that has points of no file.
+
+    As many points as there are files that could not be judged may be of these, which are refused already.
+    """
+    known: dict[Any, list[CheckedPoint]] = {}
+    judged = {point.file for point in points}
+    unjudged = sum(file.endswith(".hdf5") and file.startswith("results/") and file not in judged
+                   and findings.mentions(file) for file in files)  # fmt: skip
+    for point in points:
+        key = (point.dataset, point.count, str(point.attrs.get("name")), str(point.attrs.get("started_at")))
+        known.setdefault(key, []).append(point)
+    for file, rows_in in ((REPORT, _report_rows), (TABLE, _table_rows)):
+        if file not in files:
+            findings.refuse(file, "report", "is missing", ADVICE)
+            continue
+        seen, unknown = set(), 0
+        try:
+            for row in rows_in(read_text(folder / file)):
+                if shown := find_point(row, known):
+                    seen.add(shown.file)
+                    for problem in _different_figures(row["figures"], shown):
+                        findings.refuse(file, "report", f"{shown.file}: {problem}", ADVICE)
+                elif unknown < unjudged:
+                    unknown += 1
+                else:
+                    what = f"has a point of no file, '{row.get('label')}: {row.get('name')}'"
+                    findings.refuse(file, "report", what, ADVICE)
+        except UserError as error:
+            findings.refuse(file, "report", str(error), ADVICE)
+        except DAMAGE as error:
+            findings.refuse(file, "report", f"is no report: {reason_of(error)}", ADVICE)
+        for point in points:
+            if point.file not in seen and not findings.mentions(file):
+                findings.warn(file, "report", f"does not show {point.file}")
+
+
+def find_point(row: Mapping[str, Any], known: Mapping[Any, Sequence[CheckedPoint]]) -> CheckedPoint | None:
+    """Return the point of a row: of the same dataset, count, description, start, clients and series.
+
+    Contenders of one race may have the same description, and begin in the same second.
+    """
+    key = (row["dataset"], row["count"], row["name"], str(row["started_at"]))
+    clients = str(row["clients"] or "")
+    fitting = (
+        point
+        for point in known.get(key, ())
+        if str(point.series.clients or "") == clients and _names(row["label"], point.series)
+    )
+    return next(fitting, None)
+
+
+def _names(label: str, series: Series) -> bool:
+    """Whether a curve's label, or the folder of one, is that of a series, whatever tells servers apart."""
+    plain = series.without("environment").label
+    return any(
+        text == plain or text.startswith((f"{plain} (", f"{plain}{BESIDE}"))
+        for text in (label, label.removesuffix(BATCH))
+    )
+
+
+def _report_rows(text: str) -> Iterator[dict[str, Any]]:
+    for one in json_value(text)["points"]:
+        yield {
+            "dataset": one["dataset"],
+            "count": one["count"],
+            "name": str(one["parameters"]),
+            "label": str(one["algorithm"]),
+            "started_at": one["attrs"].get("started_at"),
+            "clients": one["series"].get("clients"),
+            "figures": one["metrics"],
+        }
+
+
+def _table_rows(text: str) -> Iterator[dict[str, Any]]:
+    csv.field_size_limit(MOST_TEXT_BYTES)
+    for one in csv.DictReader(io.StringIO(text)):
+        yield {
+            "dataset": one["dataset"],
+            "count": int(one["count"]),
+            "name": str(one["parameters"]),
+            "label": str(one["algorithm"]),
+            "started_at": one.get("started_at"),
+            "clients": one.get("clients"),
+            "figures": {name: float(value) for name, value in one.items() if name in FIGURES and value},
+        }
+
+
+def _different_figures(said: Mapping[str, Any], point: CheckedPoint) -> Iterator[str]:
+    """Yield which figures of a report, by the names of metrics, are not those of the file."""
+    computed = dict(point.figures)
+    if "recall" not in said:  # a report of an earlier version
+        computed |= point.figures_with_slack
+    for name in PERCENTILES:
+        computed[name] = 1e3 * (point.number(f"latency_{name}") or math.nan)
+    for name in FIGURES:
+        one, other = said.get(name), computed[name]
+        if not isinstance(one, int | float) or not math.isfinite(one) or (math.isnan(other) and one == 0):
+            continue
+        if not abs(one - other) <= SAME * max(abs(other), 1e-12):
+            yield f"its {name} is {one:.6g} here, and {other:.6g} by the file"
+
+
+def check_system(
+    folder: Path, files: Sequence[str], points: Sequence[CheckedPoint], findings: Findings
+) -> None:
+    """Refuse a system.json that cannot be read, or does not know a version or CPU of the results."""
+    if SYSTEM not in files:
+        findings.refuse(SYSTEM, "system", "is missing", ADVICE)
+        return
+    try:
+        text = json.dumps(read_json(folder / SYSTEM), ensure_ascii=False)
+    except UserError as error:
+        findings.refuse(SYSTEM, "system", str(error), ADVICE)
+        return
+    said = set()
+    for point in points:
+        for name in ("cpu", "kernel", *version_names(point.attrs)):
+            value = point.attrs.get(name)
+            if value is not None and (name, value) not in said and json.dumps(str(value))[1:-1] not in text:
+                what = f"does not have the {name} of {point.file}, {value}"
+                findings.refuse(SYSTEM, "system", what, ADVICE)
+            said.add((name, value))

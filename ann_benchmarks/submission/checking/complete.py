@@ -1,22 +1,157 @@
 """Whether a published division has every point of its run groups, and no others."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.yaml_file import YamlFile
+from ann_benchmarks.data.filters import canonical_filter
+from ann_benchmarks.definitions.configs import Config, read_configs
+from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Data, get_definitions
+from ann_benchmarks.definitions.servers import ENGINES, Replicas, every_pooled, every_shards
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.file import result_path
 
 from ..manifest import PUBLISHED, Manifest
-from .expected import Expected, QueryArguments, expected_of, servers_text
 from .points import CheckedPoint
 from .rules import Findings
 
 ADVICE = "measure and add it, or hand the bundle in under the open division"
-Curve = tuple[str, int, str]
-Place = tuple[str, int, Series]
+OPEN_ADVICE = "hand it in under the open division"
+EXPERIMENTS = Path(__file__).parents[3] / "experiments"
+NONE = "none"
+POINT_TYPES = ("float", "bit", "int", "sparse")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What one step is to measure, or all that config.yml has; an empty list means that all are allowed.
+
+    `groups` are the run groups of some algorithms instead of their config's.
+    """
+
+    datasets: Sequence[str] = ()
+    algorithms: Sequence[str] = ()
+    clients: Sequence[int] = ()
+    filters: Sequence[str] = ()
+    groups: Mapping[str, Any] | None = None
+    servers: Sequence[str] = ("",)  # of an experiment: what answers, as the names of curves have it
+
+    def fits(self, point: CheckedPoint) -> bool:
+        """Whether a point may be of the step."""
+        series = point.series
+        return (
+            (not self.datasets or point.dataset in self.datasets)
+            and (not self.algorithms or series.algorithm in self.algorithms)
+            and (not self.clients or (series.clients or 1) in self.clients)
+            and (series.filter in self.filters if self.filters else not (series.filter and self.datasets))
+            and (not self.datasets or _servers_text(series) in self.servers)
+        )
+
+    def indexes(self, point: CheckedPoint) -> Iterator[dict[str, list[list[Any]]]]:
+        """Yield the query arguments of each index of a point's algorithm, by its build arguments as JSON.
+
+        A bundle does not say of which type its points are: there is a mapping for each that may be.
+        """
+        configs = [self._with_groups(config) for config in known_configs()]
+        dataset, series = point.facts, point.series
+        for point_type in POINT_TYPES:
+            found: dict[str, list[list[Any]]] = defaultdict(list)
+            facts = (point.dataset, dataset.rows, dataset.dimension, dataset.metric, point_type)
+            data = Data(*facts, filtered=bool(series.filter))
+            for one in get_definitions(configs, data, point.count):
+                if one.algorithm == series.algorithm and not one.disabled:
+                    found[json.dumps(one.arguments)] += one.points()
+            if found:
+                yield dict(found)
+
+    def _with_groups(self, config: Config) -> Config:
+        groups = self.groups or {}
+
+        def replaced(entry: dict[str, Any]) -> dict[str, Any]:
+            if entry["name"] not in groups:
+                return entry
+            return entry | {"run_groups": groups[entry["name"]], "more_run_groups": {}}
+
+        entries = {
+            point_type: {metric: [replaced(entry) for entry in listed] for metric, listed in metrics.items()}
+            for point_type, metrics in config.entries.items()
+        }
+        return replace(config, entries=entries)
+
+
+@cache
+def known_configs() -> list[Config]:
+    """Return what the plug-ins of this release say of their arguments."""
+    return read_configs(DEFINITIONS_FOLDER)[0]
+
+
+def expected_steps(folder: Path, manifest: Manifest) -> list[Expected]:
+    """Return what the bundle is to hold; UserError where its experiment is not one of the project's."""
+    if manifest.experiment is None:
+        return [Expected()]
+    own = YamlFile(folder / "experiment.yml", "an experiment").content
+    name = manifest.experiment.removesuffix("-mini") if manifest.mini else manifest.experiment
+    known = EXPERIMENTS / f"{name}.yml"
+    if not known.is_file() or YamlFile(known, "an experiment").content != own:
+        raise UserError(f"it is no experiment '{name}' of this release")
+    steps = [_merged(step, manifest.mini) for step in own["steps"]]
+    return [_step(step) for step in steps if not step.get("skip") and "workload" not in step.get("run", {})]
+
+
+def _merged(step: Mapping[str, Any], is_mini: bool) -> dict[str, Any]:
+    """Return a step, or its miniature, whose mappings are merged with the step's."""
+    found = {key: value for key, value in step.items() if key != "mini"}
+    for key, value in (step.get("mini") or {}).items() if is_mini else ():
+        both = isinstance(value, dict) and isinstance(found.get(key), dict)
+        found[key] = {**found[key], **value} if both else value
+    return found
+
+
+def _step(step: Mapping[str, Any]) -> Expected:
+    run = step.get("run", {})
+    return Expected(
+        datasets=_words(run.get("dataset")),
+        algorithms=[word.partition(":")[0] for word in _words(run.get("algorithm"))],
+        clients=[int(word) for word in _words(run.get("clients")) if word.isdecimal()],
+        filters=[canonical_filter(word) for word in _words(run.get("filter"))],
+        groups=step.get("groups"),
+        servers=_servers(run),
+    )
+
+
+def _servers_text(series: Series) -> str:
+    """Return what answers the queries of a series, "" for one server."""
+    return "-".join(series.parts("servers"))
+
+
+def _servers(run: Mapping[str, Any]) -> list[str]:
+    """Return every combination of shards, poolers and replicas that a step names."""
+    engines = _words(run.get("shard-engine")) or [ENGINES[0]]
+    counts, probes = _numbers(run.get("shards")) or [0], _numbers(run.get("shard-probes")) or [1]
+    shards = every_shards(counts, engines, probes)
+    names = [None if name == NONE else name for name in _words(run.get("pooler")) or [NONE]]
+    poolers = every_pooled(names, _numbers(run.get("pool-size")) or [None])
+    replicas = [Replicas(count) for count in _numbers(run.get("replicas")) or [0]]
+    each = product(shards, poolers, replicas)
+    return list(dict.fromkeys("-".join(filter(None, map(str, servers))) for servers in each))
+
+
+def _numbers(value: Any) -> list[int]:
+    """Return the numbers of an option, of which 'none' is 0."""
+    return [0 if word == NONE else int(word) for word in _words(value)]
+
+
+def _words(value: Any) -> list[str]:
+    """Return the values of an option, which are a list, or words separated by commas."""
+    values: Iterable[Any] = value if isinstance(value, list) else [] if value is None else [value]
+    return [word.strip() for one in values for word in str(one).split(",")]
 
 
 def check_complete(
@@ -30,113 +165,91 @@ def check_complete(
 
     `files` are those of the bundle: a result among them that cannot be judged is not missing.
     """
-    if manifest.experiment is None:  # whose steps have numbers of clients of their own
+    if manifest.experiment is None:  # the steps of one have numbers of clients of their own
         check_clients_alike(points, findings, manifest.division == PUBLISHED)
     if manifest.division != PUBLISHED:
         return
     try:
-        steps = expected_of(folder, manifest)
+        steps = expected_steps(folder, manifest)
     except UserError as error:
-        findings.refuse("experiment.yml", "division", str(error), "hand it in under the open division")
+        findings.refuse("experiment.yml", "division", str(error), OPEN_ADVICE)
         return
-    curves: dict[Curve, list[CheckedPoint]] = {}
+    curves = defaultdict(list)
     for point in points:
-        curves.setdefault(point.curve, []).append(point)
+        curves[point.curve].append(point)
     for curve in curves.values():
         if not any("target_parameter" in point.attrs for point in curve):
-            _check_curve(curve, steps, manifest, files, findings)
+            _check_curve(curve, steps, files, findings)
     for step in steps:
-        _check_step(step, curves.values(), findings)
+        for what in missing_series(step, [curve[0] for curve in curves.values()]):
+            findings.refuse(f"results/{what[0]}", "complete", what[1], ADVICE)
 
 
 def _check_curve(
-    curve: Sequence[CheckedPoint],
-    steps: Sequence[Expected],
-    manifest: Manifest,
-    files: Collection[str],
-    findings: Findings,
+    curve: Sequence[CheckedPoint], steps: Sequence[Expected], files: Collection[str], findings: Findings
 ) -> None:
     """Compare the points of a curve with the step that has the most of them."""
     first = curve[0]
-    series, dataset = first.series, manifest.datasets[first.dataset]
-    own = (series.algorithm, first.dataset, dataset, first.count, bool(series.filter))
-    fitting = [step for step in steps if _fits(step, first)]
-    expected = [_names(first, indexes) for step in fitting for indexes in step.indexes(*own)]
-    have = {point.name for point in curve}
-    place = f"results/{first.dataset}/{first.count}/{first.folder}"
+    expected = [
+        {
+            result_path(first.dataset, first.count, first.folder, json.loads(build) + query).as_posix()
+            for build, queries in indexes.items()
+            for query in queries
+        }
+        for step in steps
+        if step.fits(first)
+        for indexes in step.indexes(first)
+    ]
+    have = {point.file for point in curve}
     if not any(expected):
-        what = f"no run group has '{shown(series.algorithm)}' on this dataset"
-        findings.refuse(place, "division", what, "hand it in under the open division")
+        what = f"no run group has '{shown(first.series.algorithm)}' on this dataset"
+        place = f"results/{first.dataset}/{first.count}/{first.folder}"
+        findings.refuse(place, "division", what, OPEN_ADVICE)
         return
-    known = set().union(*expected)
-    for name in sorted(have - known):
-        what = "has arguments that no run group has"
-        findings.refuse(f"{place}/{name}.hdf5", "division", what, "hand it in under the open division")
+    for file in sorted(have.difference(*expected)):
+        findings.refuse(file, "division", "has arguments that no run group has", OPEN_ADVICE)
     best = max(expected, key=lambda names: (len(have & names), -len(names)))
-    for file in sorted(f"{place}/{name}.hdf5" for name in best - have):
-        if file not in files:
-            findings.refuse(file, "complete", "is missing from its curve", ADVICE)
+    for file in sorted(best - have - {*files}):
+        findings.refuse(file, "complete", "is missing from its curve", ADVICE)
 
 
-def _names(point: CheckedPoint, indexes: Mapping[str, QueryArguments]) -> set[str]:
-    """Return the names of the files of all points of some indexes."""
-    return {
-        result_path(point.dataset, point.count, point.folder, json.loads(build) + query).stem
-        for build, every in indexes.items()
-        for query in every
-    }
+def missing_series(step: Expected, firsts: Sequence[CheckedPoint]) -> Iterator[tuple[str, str]]:
+    """Yield each dataset of a step, and which series it lacks, by algorithm, clients, filter and servers.
 
-
-def _fits(step: Expected, point: CheckedPoint) -> bool:
-    """Whether a point may be of a step."""
-    series = point.series
-    return (
-        (not step.datasets or point.dataset in step.datasets)
-        and (not step.algorithms or series.algorithm in step.algorithms)
-        and (not step.clients or (series.clients or 1) in step.clients)
-        and (series.filter in step.filters if step.filters else not (series.filter and step.datasets))
-        and (not step.datasets or servers_text(series) in step.servers)
-    )
-
-
-def _check_step(step: Expected, curves: Iterable[Sequence[CheckedPoint]], findings: Findings) -> None:
-    """Refuse an experiment without a curve of each algorithm, number of clients and filter of a step."""
-    firsts = [curve[0] for curve in curves]
+    `firsts` have a point of each curve.
+    """
     how = step.clients or (None,), step.filters or [""], step.servers
     for dataset, algorithm, clients, filter_set, servers in product(step.datasets, step.algorithms, *how):
-        found = any(
+        if not any(
             point.dataset == dataset
             and point.series.algorithm == algorithm
             and clients in (None, point.series.clients or 1)
             and point.series.filter == filter_set
-            and servers_text(point.series) == servers
+            and _servers_text(point.series) == servers
             for point in firsts
-        )
-        if not found:
+        ):
             on = "-".join(filter(None, [shown(algorithm), servers]))
             by = "" if clients is None else f" by {clients} clients"
             under = f" under {filter_set}" if filter_set else ""
-            what = f"there is no series of {on}{by}{under}"
-            findings.refuse(f"results/{dataset}", "complete", what, ADVICE)
+            yield dataset, f"there is no series of {on}{by}{under}"
 
 
 def check_clients_alike(points: Sequence[CheckedPoint], findings: Findings, refuses: bool) -> None:
     """Refuse indexes that were measured by some of the numbers of clients that others were measured by."""
-    numbers: dict[Place, set[int]] = {}
-    by_point: dict[Place, dict[str, set[int]]] = {}
+    measured: dict[tuple[str, int, Series], dict[str, set[int]]] = {}
     for point in points:
         if point.is_open or point.series.clients is None:
             continue
         plain = point.series.without("algorithm", "servers", "settings", "environment", "clients")
-        where = (point.dataset, point.count, plain)
         own = f"{point.series.without('clients').folder}/{point.name}.hdf5"
-        numbers.setdefault(where, set()).add(point.series.clients)
-        by_point.setdefault(where, {}).setdefault(own, set()).add(point.series.clients)
-    for where, every in by_point.items():
-        for own, mine in sorted(every.items()):
-            if lacking := sorted(numbers[where] - mine):
+        by_point = measured.setdefault((point.dataset, point.count, plain), {})
+        by_point.setdefault(own, set()).add(point.series.clients)
+    for (dataset, count, _), by_point in measured.items():
+        every = set[int]().union(*by_point.values())
+        for own, mine in sorted(by_point.items()):
+            if lacking := sorted(every - mine):
                 what = f"was not measured by {', '.join(map(str, lacking))} clients, as others were"
-                file = f"results/{where[0]}/{where[1]}/{own}"
+                file = f"results/{dataset}/{count}/{own}"
                 if refuses:
                     findings.refuse(file, "complete", what, ADVICE)
                 else:

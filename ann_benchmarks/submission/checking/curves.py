@@ -1,120 +1,171 @@
-"""What no single point shows: curves of several machines or servers, and measurements handed in twice."""
+"""What no single point shows: several machines in a curve, swapped files, what was handed in twice, turns.
+
+Each function yields the file that is wrong, and what is wrong with it.
+"""
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ann_benchmarks.common.errors import shown
 from ann_benchmarks.common.text import from_json
+from ann_benchmarks.results.environment import MEMORY_SLACK
+from ann_benchmarks.results.speeds import MARK, ROUNDS
 
+from ..contents import MACHINE, SETTINGS, SOFTWARE
+from .identity import file_names
 from .points import CheckedPoint
-from .rules import Findings
+from .timings import CLOCK, spans
 
+MEMORY = "memory_bytes"  # firmware and kernel take another part of it in each version
 SAME_IN_A_CURVE = (
-    "cpu", "cores", "kernel", "disk", "file_system", "container_memory_bytes", "container_memory_requested",
-    "docker_image", "docker_image_id", "server", "server_address", "framework_version", "python", "distance",
-    "truth", "shared_buffers", "tier", "tier_ram", "tier_shared_buffers", "tier_cpus", "tier_disk",
-    "tier_iops", "tier_bandwidth", "tier_method", "warmup", "query_order", "driver", "clients",
-    "asked_duration", "asked_queries",
-)  # fmt: skip
-# Among the first, those of extensions are set for a point.
-SETTINGS = ("settings", "server_settings", "given_settings")
+    *(name for name in (*MACHINE, *SOFTWARE) if name != MEMORY),
+    *("distance", "truth", "shared_buffers", "tier", "tier_ram", "tier_shared_buffers", "tier_cpus"),
+    *("tier_disk", "tier_iops", "tier_bandwidth", "tier_method", "warmup", "query_order", "driver"),
+    *("clients", "asked_duration", "asked_queries"),
+)
 OF_BUILDS = ("maintenance_work_mem", "max_parallel_maintenance_workers")  # follow from the index
-FREE_DISK = "max_wal_size"  # which embedded servers choose by it, another one at each start
-MEMORY_SLACK = 0.05
+FREE_DISK = "max_wal_size"  # embedded servers choose by it, another one at each start
 FEWEST = 64  # latencies; as many in the same order, or of the same values, are of one measurement
-LEAVE_OUT = "leave one of them out"
 PIECES = 32  # of a run, whose order by their mean latency identifies it
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+Problems = Iterator[tuple[str, str]]
 
 
-def check_repeated(points: Sequence[CheckedPoint], findings: Findings) -> None:
-    """Refuse points of one index with the same description, unless searches for two recalls have led there.
-
-    A plug-in need not describe its query arguments: where all points of an index have one description, it
-    says nothing.
-    """
-    indexes: dict[tuple[Any, ...], list[CheckedPoint]] = {}
+def mixed(points: Sequence[CheckedPoint]) -> Problems:
+    """Yield points that differ from the first of their curve in what a curve has one of."""
+    curves = defaultdict(list)
     for point in points:
-        series = json.dumps(vars(point.series), sort_keys=True, default=str)
-        index = (*point.curve[:2], series, str(point.attrs.get("build_arguments")))
-        indexes.setdefault(index, []).append(point)
-    for index_points in indexes.values():
-        known: dict[tuple[str, float | None], str] = {}
-        described = [(str(one.attrs.get("name")), one.target) for one in index_points]
-        if set(described) == {(described[0][0], None)}:
-            continue
-        for key, point in zip(described, index_points, strict=True):
-            other = known.setdefault(key, point.file)
-            if other != point.file:
-                findings.refuse(point.file, "duplicate", f"is the same point as {other}", LEAVE_OUT)
-
-
-def check_mixed(points: Sequence[CheckedPoint], findings: Findings) -> None:
-    """Refuse curves whose points differ in what a curve has one of."""
-    curves: dict[tuple[Any, ...], list[CheckedPoint]] = {}
-    for point in points:
-        curves.setdefault(point.curve, []).append(point)
-    for curve in curves.values():
-        first, *others = curve
+        curves[point.curve].append(point)
+    for first, *others in curves.values():
         for point in others:
-            for what in sorted(differences(first.attrs, point.attrs)):
-                findings.refuse(
-                    point.file,
-                    "mixed",
-                    f"has {what}, other than {first.file.rpartition('/')[2]} of the same curve",
-                    "measure the curve anew, or hand in two",
-                )
+            for what in sorted(_differences(first.attrs, point.attrs)):
+                yield point.file, f"has {what}, other than {first.file.rpartition('/')[2]} of the same curve"
 
 
-def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterable[str]:
+def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterable[str]:
     """Yield in what the second of two points of a curve differs from the first."""
-    names = [name for name in one.keys() | other.keys() if name.endswith("_version")]
-    for name in (*SAME_IN_A_CURVE, *names):
+    versions = [name for name in one.keys() | other.keys() if name.endswith("_version")]
+    for name in dict.fromkeys([*SAME_IN_A_CURVE, *versions]):
         if one.get(name) != other.get(name):
             yield f"{name} {shown(other.get(name))}, not {shown(one.get(name))}"
-    first, second = one.get("memory_bytes"), other.get("memory_bytes")
+    first, second = one.get(MEMORY), other.get(MEMORY)
     if isinstance(first, int | float) and isinstance(second, int | float):
         if abs(second - first) > MEMORY_SLACK * abs(first):
-            yield f"memory_bytes {second}, not {first}"
+            yield f"{MEMORY} {second}, not {first}"
     elif first is not None or second is not None:
         yield "no size of its memory, or one alone"
     for name in SETTINGS:
         mine, theirs = (from_json(attrs.get(name), dict[str, Any]()) for attrs in (one, other))
         for key in mine.keys() | theirs.keys():
+            # Settings of extensions are those of a point.
             is_of_point = key in (*OF_BUILDS, FREE_DISK) or (name == SETTINGS[0] and "." in key)
             if not is_of_point and mine.get(key) != theirs.get(key):
                 yield f"{name} {key} {shown(theirs.get(key))}, not {shown(mine.get(key))}"
 
 
-class Duplicates:
-    """Finds what was handed in twice; points are given one by one, with their arrays."""
+def repeated(points: Sequence[CheckedPoint]) -> Problems:
+    """Yield points of one index with the same description, unless searches for two recalls have led there.
 
-    def __init__(self, findings: Findings) -> None:
-        self._findings = findings
-        self._known: dict[tuple[Any, ...], str] = {}
-
-    def add(self, point: CheckedPoint) -> None:
-        """Compare a point with those before it."""
-        times = point.stored.times
-        if len(times) >= FEWEST and len(np.unique(times)) >= FEWEST:
-            self._compare(point, ("order", _mark(_order(times))), "has latencies in the order of those of")
-            self._compare(point, ("sorted", _mark(np.sort(times))), "has the same latencies as")
-        for started in point.numbers("run_started"):
-            self._compare(point, ("run", started), "has a run that began at the very time of one of")
-
-    def _compare(self, point: CheckedPoint, key: tuple[Any, ...], what: str) -> None:
-        other = self._known.setdefault(key, point.file)
-        if other != point.file:
-            self._findings.refuse(point.file, "duplicate", f"{what} {other}", LEAVE_OUT)
+    A plug-in need not describe its query arguments: where all points of an index have one description, it
+    says nothing.
+    """
+    indexes = defaultdict(list)
+    for point in points:
+        index = (*point.curve[:2], point.series.as_json(), str(point.attrs.get("build_arguments")))
+        indexes[index].append((point, (str(point.attrs.get("name")), point.target)))
+    for described in indexes.values():
+        known: dict[tuple[str, float | None], str] = {}
+        if {key for _, key in described} == {(described[0][1][0], None)}:
+            continue
+        for point, key in described:
+            if (other := known.setdefault(key, point.file)) != point.file:
+                yield point.file, f"is the same point as {other}"
 
 
-def _order(times: np.ndarray) -> np.ndarray:
-    """Return the order of the pieces of a run by their means, which no factor changes."""
-    return np.argsort([float(np.mean(piece, dtype=np.float64)) for piece in np.array_split(times, PIECES)])
+def copied(point: CheckedPoint, known: dict[tuple[str, Any], str]) -> Iterator[str]:
+    """Yield in what a point with its arrays is one of those before it; `known` are the marks of these."""
+    times = point.stored.times
+    marks: list[tuple[str, object, str]] = []
+    if len(times) >= FEWEST and len(np.unique(times)) >= FEWEST:
+        # No factor changes the order of the pieces of a run by their means.
+        pieces = [np.mean(piece, dtype=np.float64) for piece in np.array_split(times, PIECES)]
+        marks.append(("order", _digest(np.argsort(pieces)), "has latencies in the order of those of"))
+        marks.append(("sorted", _digest(np.sort(times)), "has the same latencies as"))
+    marks += [("run", one, "has a run that began at the very time of one of")
+              for one in point.numbers("run_started")]  # fmt: skip
+    for kind, mark, what in marks:
+        if (other := known.setdefault((kind, mark), point.file)) != point.file:
+            yield f"{what} {other}"
 
 
-def _mark(values: np.ndarray) -> str:
+def _digest(values: np.ndarray) -> str:
     return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()
+
+
+def swapped(points: Sequence[CheckedPoint]) -> Problems:
+    """Yield files of one index whose query arguments are in the description of another file, not their own.
+
+    A plug-in need not write its arguments into its description: only what contradicts itself is refused. The
+    name of a point that was searched for has the target, and its description what was found.
+    """
+    groups = defaultdict(list)
+    for point in points:
+        if "target_parameter" not in point.attrs:
+            groups[point.curve, json.dumps(point.build_arguments)].append(point)
+    for group in groups.values():
+        said = {point.file: set(_NUMBER.findall(str(point.attrs.get("name")))) for point in group}
+        own = {point.file: _query_numbers(point) for point in group}
+        every: list[set[str]] = [*own.values()]
+        varied = set[str]().union(*every) - every[0].intersection(*every)
+        for point in group:
+            numbers = own[point.file] & varied
+            others = [other.file for other in group if numbers and numbers <= said[other.file]]
+            if others and not numbers <= said[point.file]:
+                what = f"its arguments are those that {others[0]} describes, and it describes others"
+                yield point.file, what
+
+
+def _query_numbers(point: CheckedPoint) -> set[str]:
+    """Return the numbers in the name of a file after its build arguments."""
+    names = file_names(point.build_arguments or [])
+    build = next((name for name in names if point.name.startswith(name)), "")
+    return set(_NUMBER.findall(point.name.removeprefix(build)))
+
+
+def overlapping(points: Sequence[CheckedPoint]) -> Problems:
+    """Yield points that were measured on one machine at the same time as another."""
+    end, holder = -math.inf, ""
+    for start, stop, file in sorted((*span, point.file) for point in points for span in spans(point)):
+        if start < end - CLOCK and file != holder:
+            yield file, f"was measured while {holder} was"
+        if stop > end:
+            end, holder = stop, file
+
+
+def out_of_turn(points: Sequence[CheckedPoint]) -> Problems:
+    """Yield points with rounds left out, and with a run before another point's run of an earlier round."""
+    races = defaultdict(list)
+    for point in points:
+        rounds, started = point.numbers(ROUNDS), point.numbers("run_started")
+        if not rounds and MARK not in point.attrs:
+            continue
+        if rounds != [*range(1, len(point.run_seconds) + 1)]:
+            listed = ", ".join(f"{one:g}" for one in rounds[:20]) or "of no number"
+            yield point.file, f"has runs of the rounds {listed}, and {len(point.run_seconds)} runs in all"
+        elif len(started) == len(rounds):
+            races[str(point.attrs.get(MARK))].append((point.file, started))
+    for race in races.values():
+        latest, holder = -math.inf, ""
+        for place in range(max(len(started) for _, started in race)):
+            turns = [(started[place], file) for file, started in race if place < len(started)]
+            for start, file in turns:
+                if start < latest - CLOCK:
+                    yield file, f"has a run of round {place + 1} that began before round {place} of {holder}"
+            latest, holder = max((latest, holder), *turns)

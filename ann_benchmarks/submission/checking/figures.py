@@ -1,4 +1,4 @@
-"""Stored figures beside those that follow from the stored answers and times."""
+"""Stored answers beside the true neighbours, and stored figures beside those that follow from what is raw."""
 
 import math
 from collections.abc import Iterator
@@ -6,62 +6,112 @@ from collections.abc import Iterator
 import numpy as np
 
 from ann_benchmarks.fields.rows import OWN_DRIVER
+from ann_benchmarks.measure.filtering import filter_figures
+from ann_benchmarks.results.intervals import mean_interval, share_interval
+from ann_benchmarks.results.measurement import run_throughputs
+from ann_benchmarks.results.percentiles import PERCENTILES
+from ann_benchmarks.results.recall import completeness_of_each, share_of_due
 
-from .arithmetic import Neighborhood, completeness, percentile_bounds, recalls, student, wilson
 from .points import CheckedPoint
-from .rules import Findings
+from .truth import different_distances, places, repeats, tolerance
 
-ADVICE = "measure the point again"
 SAME = 2e-5  # relative: latencies are stored in single precision
 CLOSE = 1e-6  # of shares
-PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9}
+RECALL_APART = 0.01  # by which recall by distances may exceed that by rows without a word
 BUCKET = 1e-6  # relative width about an edge, within which a latency may lie on either side
 UNEQUAL, UNEQUAL_SECONDS = 0.9, 0.1  # share and s of the duration that runs last at least
 APART = 0.01  # relative: what is interpolated, and queries at the ends of runs
+LISTS = ("run_seconds", "run_started", "run_recalls", "run_p50")
 
 
-def check_figures(point: CheckedPoint, truth: Neighborhood, findings: Findings) -> None:
-    """Refuse a point whose figures do not follow from its answers and times."""
-    for problem in (*of_answers(point, truth), *of_runs(point), *of_latencies(point), *of_build(point)):
-        findings.refuse(point.file, "figures", problem, ADVICE)
+def impossible_answers(point: CheckedPoint) -> list[str]:
+    """Say which answers no search of this dataset can give, else where they contradict the truth."""
+    rows, distances = point.stored.neighbors, point.stored.distances.astype(np.float64)
+    none, count = rows < 0, int(repeats(rows).sum())
+    is_unfit = np.isnan(distances).any() or np.isneginf(distances).any()
+    rules = {
+        f"has rows that a dataset of {point.facts.rows:,} has not": rows.min() < -1
+        or rows.max() >= point.facts.rows,
+        f"has a row twice in the answers to {count:,} queries": count,
+        "has rows after the end of an answer": (np.diff(none.astype(np.int8), axis=1) < 0).any(),
+        "has rows without a distance, or distances without a row": is_unfit
+        or (np.isposinf(distances) != none).any(),
+    }
+    return [text for text, is_broken in rules.items() if is_broken] or [*_contradictions(point, distances)]
 
 
-def of_answers(point: CheckedPoint, truth: Neighborhood) -> Iterator[str]:
-    """Yield what does not follow from the answers."""
-    each = recalls(point.stored.distances, truth, point.has_slack)
-    computed = dict(zip(("recall_low", "recall_high"), wilson(each), strict=True))
-    if truth.matches is not None:
-        complete = completeness(point.stored.neighbors, truth)
-        short = (complete < 1).astype(float)
-        for name, values in (("completeness", complete), ("short_answers", short)):
-            computed[name] = float(values.mean())
-            computed[f"{name}_low"], computed[f"{name}_high"] = wilson(values)
-        computed["queries_without_matches"] = float((truth.matches == 0).sum())
+def _contradictions(point: CheckedPoint, distances: np.ndarray) -> Iterator[str]:
+    """Yield where answers contradict the true neighbours."""
+    rows, truth = point.stored.neighbors, point.truth
+    ordered = np.sort(distances, axis=1)
+    width = min(ordered.shape[1], truth.distances.shape[1])
+    best, last = truth.distances[:, :width], truth.distances[:, -1:]
+    with np.errstate(invalid="ignore"):
+        if count := int((ordered[:, :width] < best - tolerance(best)).any(axis=1).sum()):
+            yield f"has answers to {count:,} queries that are nearer than the true nearest rows"
+        if count := int(different_distances(rows, distances, truth).any(axis=1).sum()):
+            yield f"has other distances than the truth of the same rows, for {count:,} queries"
+        nearer = (places(truth.rows, rows) < 0) & (rows >= 0) & (distances < last - tolerance(last))
+    if count := int(nearer.any(axis=1).sum()):
+        yield f"has rows that would be among the true nearest of {count:,} queries, and are not"
+
+
+def answer_remarks(point: CheckedPoint) -> Iterator[str]:
+    """Yield what a reviewer should know of answers that can have been given."""
+    rows, distances = point.stored.neighbors, point.stored.distances.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        unsorted = (np.diff(distances, axis=1) < -tolerance(distances[:, 1:])).any(axis=1).sum()
+    if unsorted:
+        yield f"the answers to {int(unsorted):,} queries are not in order"
+    found = places(point.truth.rows[:, : point.count], rows)
+    due = point.truth.due(point.count)
+    due = np.full(len(rows), point.count) if due is None else due
+    hits = ((found >= 0) & (found < due[:, None])).sum(axis=1)
+    by_rows = float(share_of_due(hits, due).mean())
+    if point.recall - by_rows > RECALL_APART:
+        yield (
+            f"its recall is {point.recall:.4f} by distances and {by_rows:.4f} by rows: many rows are nearly"
+            " as near as the k-th"
+        )
+
+
+def figure_problems(point: CheckedPoint) -> Iterator[str]:
+    """Yield which figures do not follow from the answers and times."""
+    yield from _answer_figures(point)
+    yield from _run_figures(point)
+    yield from _latency_figures(point)
+    yield from _build_figures(point)
+
+
+def _answer_figures(point: CheckedPoint) -> Iterator[str]:
+    computed = dict(zip(("recall_low", "recall_high"), share_interval(point.recalls), strict=True))
+    due, matches = point.truth.due(point.count), point.truth.matches
+    if due is not None and matches is not None:
+        computed |= filter_figures(completeness_of_each(point.stored.distances, due))
+        computed["queries_without_matches"] = float((matches == 0).sum())
     for name, value in computed.items():
         yield from _differs(point, name, value, CLOSE)
-    of_runs = point.numbers("run_recalls")
-    if of_runs and min(abs(one - point.recall) for one in of_runs) > CLOSE:
+    run_recalls = point.numbers("run_recalls")
+    if run_recalls and min(abs(one - point.recall) for one in run_recalls) > CLOSE:
         yield f"the recall by its answers is {point.recall:.6g}, which is that of none of its run_recalls"
-    found = float((point.stored.neighbors >= 0).sum()) / len(each)
+    found = float((point.stored.neighbors >= 0).sum()) / len(point.stored.neighbors)
     candidates = point.number("candidates")
     in_one_run = "clients" not in point.attrs  # else it is the mean of all answers, repeated ones too
     if in_one_run and candidates is not None and candidates < found * (1 - SAME):
         yield f"says candidates {candidates:.6g}, and its answers have {found:.6g} rows a query"
 
 
-def of_runs(point: CheckedPoint) -> Iterator[str]:
+def _run_figures(point: CheckedPoint) -> Iterator[str]:
     """Yield what does not follow from the seconds of the runs."""
     seconds, count = point.run_seconds, point.number("run_count")
-    lists = ("run_seconds", "run_started", "run_recalls", "run_p50")
-    lengths = {name: len(point.numbers(name)) for name in lists}
+    lengths = {name: len(point.numbers(name)) for name in LISTS}
     if count is None or set(lengths.values()) != {int(count)}:
         said = ", ".join(f"{name} {length}" for name, length in lengths.items())
         yield f"says run_count {point.attrs.get('run_count')}, and lists of runs have other lengths: {said}"
         return
-    rates = [1 / one for one in seconds]
-    low, high = student(rates)
-    computed = {"qps_mean": point.qps, "qps_low": low, "qps_high": high}
-    for name, value in computed.items():
+    rates = run_throughputs(point.attrs)
+    computed = zip(("qps_mean", "qps_low", "qps_high"), (point.qps, *mean_interval(rates)), strict=True)
+    for name, value in computed:
         if math.isfinite(value):
             yield from _differs(point, name, value, SAME * max(rates))
         elif point.number(name) is not None:
@@ -73,7 +123,7 @@ def of_runs(point: CheckedPoint) -> Iterator[str]:
         yield f"says best_search_time {shown:.6g}, and its fastest run has {min(seconds):.6g}"
 
 
-def of_latencies(point: CheckedPoint) -> Iterator[str]:
+def _latency_figures(point: CheckedPoint) -> Iterator[str]:
     """Yield what does not follow from the latencies of the stored run, and the histogram of all runs."""
     times = point.stored.times.astype(np.float64)
     number, runs = point.number("latency_queries"), point.number("run_count") or 1
@@ -82,7 +132,7 @@ def of_latencies(point: CheckedPoint) -> Iterator[str]:
         yield "has no histogram of its latencies"
         return
     if len(edges) != len(counts) + 1 or (np.diff(edges) <= 0).any() or counts.min() < 0 or edges[0] <= 0:
-        yield "has a histogram that is none"
+        yield "has a histogram whose edges do not ascend from above 0, or do not fit its counts"
         return
     if counts.sum() != number or number < len(times) or (runs == 1 and number != len(times)):
         yield (
@@ -92,62 +142,54 @@ def of_latencies(point: CheckedPoint) -> Iterator[str]:
         return
     if exceeding := _beyond_histogram(times, edges, counts):
         yield f"has {exceeding:,} latencies that its histogram of all runs has not"
-    for name, percent in PERCENTILES.items():
-        value = point.number(f"latency_{name}")
+    for percentile, percent in PERCENTILES.items():
+        name = f"latency_{percentile}"
+        value = point.number(name)
         low, high = percentile_bounds(edges, counts, percent)
         if value is None or not low * (1 - BUCKET) <= value <= high * (1 + BUCKET):
-            yield f"says latency_{name} {value}, and its histogram says {low:.6g} to {high:.6g}"
+            yield f"says {name} {value}, and its histogram says {low:.6g} to {high:.6g}"
         elif runs == 1:
-            yield from _differs(point, f"latency_{name}", float(np.percentile(times, percent)), SAME * value)
-        ends = [point.number(f"latency_{name}_{end}") for end in ("low", "high")]
-        if value is not None and None not in ends and not ends[0] <= value <= ends[1]:  # type: ignore[operator]
-            yield f"says latency_{name} {value:.6g}, which is not in its own interval"
-    medians = point.numbers("run_p50")
+            yield from _differs(point, name, float(np.percentile(times, percent)), SAME * value)
+        below, above = point.number(f"{name}_low"), point.number(f"{name}_high")
+        if None not in (value, below, above) and not below <= value <= above:  # type: ignore[operator]
+            yield f"says {name} {value:.6g}, which is not in its own interval"
+    medians, half = point.numbers("run_p50"), point.number("latency_p50")
     if medians and min(abs(float(np.median(times)) / one - 1) for one in medians if one > 0) > SAME:
         yield "its latencies have a median that is that of none of its runs (run_p50)"
-    yield from _of_all_runs(point, edges, counts)
-
-
-def _of_all_runs(point: CheckedPoint, edges: np.ndarray, counts: np.ndarray) -> Iterator[str]:
-    """Yield where the histogram cannot be of so many runs with these medians and seconds."""
-    medians, half = point.numbers("run_p50"), point.number("latency_p50")
     if medians and half and not min(medians) * (1 - APART) <= half <= max(medians) * (1 + APART):
         said = f"{min(medians):.6g} to {max(medians):.6g}"
         yield f"says latency_p50 {half:.6g} of all runs, which have medians (run_p50) of {said}"
-    number, clients = int(counts.sum()), point.number("clients")
+    yield from _queries_of_all_runs(point, edges, counts)
+
+
+def _queries_of_all_runs(point: CheckedPoint, edges: np.ndarray, counts: np.ndarray) -> Iterator[str]:
+    """Yield where the histogram cannot be of so many runs with these seconds."""
+    seconds, number, clients = point.run_seconds, int(counts.sum()), point.number("clients")
+    said = f"has {number:,} latencies of all runs"
     if clients is None:
-        queries = point.queries * len(point.run_seconds)
-        total = math.fsum(point.run_seconds) * point.queries
+        queries, total = point.queries * len(seconds), math.fsum(seconds) * point.queries
         least, most = float((counts * edges[:-1]).sum()), float((counts * edges[1:]).sum())
         if number != queries:
-            yield f"has {number:,} latencies of all runs, which sent {queries:,} queries"
+            yield f"{said}, which sent {queries:,} queries"
         elif not point.series.batch and not least * (1 - SAME) <= total <= most * (1 + SAME):
             yield f"its runs took {total:.6g} s, and by the histogram of all runs {least:.6g} to {most:.6g} s"
     elif not point.is_open and point.series.driver == OWN_DRIVER:
-        asking = point.number("asking_seconds") or 0.0
-        most = asking / min(point.run_seconds) + clients * len(point.run_seconds)
+        asking, asked = point.number("asking_seconds") or 0.0, point.number("asked_duration")
+        most = asking / min(seconds) + clients * len(seconds)
         if number > most * (1 + APART):
-            yield f"has {number:,} latencies of all runs, which had time for {most:,.0f} ({asking:.6g} s)"
-        yield from _of_equal_runs(point, number)
+            yield f"{said}, which had time for {most:,.0f} ({asking:.6g} s)"
+        if not asked or point.number("asked_queries") is not None:
+            return
+        # Clients begin and end a run of the requested duration at somewhat different times.
+        active = max(UNEQUAL * min(asked, point.number("active_seconds") or 0.0) - UNEQUAL_SECONDS, 0.0)
+        fewest = sum(active / one - clients for one in seconds)
+        if number < fewest:
+            yield f"{said}, and by their seconds more than {fewest:,.0f}"
 
 
-def _of_equal_runs(point: CheckedPoint, number: int) -> Iterator[str]:
-    """Yield where runs of the same requested duration have answered more by their throughput than they have.
-
-    `number` is that of the latencies of all runs. Clients begin and end a run at somewhat different times.
-    """
-    asked, clients = point.number("asked_duration"), point.number("clients") or 1.0
-    if not asked or point.number("asked_queries") is not None:
-        return
-    active = min(asked, point.number("active_seconds") or 0.0)
-    queries = sum(max(UNEQUAL * active - UNEQUAL_SECONDS, 0.0) / one - clients for one in point.run_seconds)
-    if number < queries:
-        yield f"has {number:,} latencies of all runs, and by their seconds more than {queries:,.0f}"
-
-
-def of_build(point: CheckedPoint) -> Iterator[str]:
+def _build_figures(point: CheckedPoint) -> Iterator[str]:
     """Yield what cannot be of the build."""
-    whole = point.number("build_time")
+    whole, size = point.number("build_time"), point.number("index_size")
     parts = [point.number(name) or 0.0 for name in ("load_time", "index_build_time")]
     more = point.number("attribute_index_build_time") or 0.0
     if whole is None or whole < 0 or min(parts) < 0:
@@ -155,9 +197,16 @@ def of_build(point: CheckedPoint) -> Iterator[str]:
     elif sum(parts) and not sum(parts) * 0.99 - 0.05 <= whole <= (sum(parts) + more) * 1.01 + 0.05:
         said = f"load_time {parts[0]:.6g} s, index_build_time {parts[1]:.6g} s"
         yield f"says build_time {whole:.6g} s, and {said}"
-    size = point.number("index_size")
     if size is not None and size < 0:
         yield f"says index_size {size:.6g}"
+
+
+def percentile_bounds(edges: np.ndarray, counts: np.ndarray, percent: float) -> tuple[float, float]:
+    """Return between which seconds a percentile of the latencies lies, by their histogram."""
+    place = percent / 100 * (int(counts.sum()) - 1)
+    ranks = [math.floor(place), math.ceil(place)]
+    low, high = np.searchsorted(np.cumsum(counts), ranks, side="right")
+    return float(edges[low]), float(edges[min(high, len(counts) - 1) + 1])
 
 
 def _beyond_histogram(times: np.ndarray, edges: np.ndarray, counts: np.ndarray) -> int:
@@ -168,13 +217,10 @@ def _beyond_histogram(times: np.ndarray, edges: np.ndarray, counts: np.ndarray) 
     """
     ordered, upto = np.sort(times), np.concatenate([[0], np.cumsum(counts)])
     surely_below = np.searchsorted(ordered, edges * (1 - BUCKET))
-    surely_above = len(ordered) - np.searchsorted(ordered, edges * (1 + BUCKET), side="right")
+    perhaps_below = np.searchsorted(ordered, edges * (1 + BUCKET), side="right")
+    surely_above = len(ordered) - perhaps_below
     too_many = np.maximum(surely_below - upto, surely_above - (upto[-1] - upto))
-    inside = (
-        np.searchsorted(ordered, edges[1:] * (1 - BUCKET))
-        - np.searchsorted(ordered, edges[:-1] * (1 + BUCKET), side="right")
-        - counts
-    )
+    inside = surely_below[1:] - perhaps_below[:-1] - counts
     return int(max(too_many.max(), inside.max(), 0))
 
 

@@ -1,65 +1,71 @@
-"""Whether a result lies where its series and arguments say, and says one thing of itself."""
+"""Whether a result lies where its series and arguments say, and says one thing of itself.
+
+Each function yields what is wrong with a point by itself.
+"""
 
 import json
 import re
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterator
 
+from ann_benchmarks.common.numbers import byte_size
 from ann_benchmarks.definitions.servers import ROUTED
 from ann_benchmarks.fields.rows import FIELDS
-from ann_benchmarks.results.file import LONGEST_NAME
+from ann_benchmarks.results.file import LONGEST_NAME, result_path, truth_mark
 
 from ..files import without_brackets
-from ..manifest import BundledDataset
-from .arithmetic import Neighborhood
 from .points import CheckedPoint
-from .rules import Findings
-from .tiers import other_server
-from .truth import mark_of
 
 RELEASES = {"pgvector": "vector_version", "vchord": "vchord_version", "pgvectorscale": "vectorscale_version"}
 ROUNDING = 1e-9  # of a share
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+MEGABYTE = 10**6  # of bandwidths
+# Operations and bytes per second of the disks that have names.
+LIMITS = {"gp3": (3_000, 125 * MEGABYTE), "gp3-16k": (16_000, 1_000 * MEGABYTE), "nvme": (None, None)}
+_LIMIT = re.compile(r"(\d+)(iops|MBps)")
+MEMORY = re.compile(r"(?:sb(\d+[MG]B)-)?ram(\d+[MG]B|all)")  # shared_buffers and RAM in the name of a tier
 
 
-def check_identity(
-    point: CheckedPoint, dataset: BundledDataset, truth: Neighborhood, findings: Findings
-) -> None:
-    """Refuse a point whose attributes contradict each other, its place or its dataset."""
-    advice = "restore the file, or measure the point again"
+def contradictions(point: CheckedPoint) -> Iterator[str]:
+    """Yield the attributes that the file holds twice."""
     for name in point.stored.contradictions:
-        what = f"holds its attribute '{name}' twice, with two values"
-        findings.refuse(point.file, "attributes", what, advice)
-    attrs, series = point.attrs, point.series
+        yield f"holds its attribute '{name}' twice, with two values"
+
+
+def series_problems(point: CheckedPoint) -> Iterator[str]:
+    """Yield where the folder, the name or an attribute of a point contradicts its series."""
+    series = point.series
     if (folder := without_brackets(series.folder)) != point.folder:
-        what = f"its series is '{folder}', and it lies in '{point.folder}'"
-        findings.refuse(point.file, "series", what, advice)
-    if (said := attrs.get("algo")) != series.label:
-        findings.refuse(
-            point.file, "series", f"says algo '{said}', and its series is '{series.label}'", advice
-        )
-    others = other_fields(point), _other_load(point), _other_shards(point, dataset.rows), other_server(point)
-    for what in chain.from_iterable(others):
-        findings.refuse(point.file, "series", what, advice)
-    _check_version(point, findings, advice)
-    check_name(point, findings, advice)
-    expected_of = {"dataset": point.dataset, "count": point.count, "distance": dataset.metric}
-    for name, value in expected_of.items():
-        if attrs.get(name) != value:
-            what = f"says {name} {attrs.get(name)}, and the bundle {value}"
-            findings.refuse(point.file, "dataset", what, advice)
-    if truth.matches is not None:
-        share, said = float(truth.matches.mean()) / dataset.rows, point.number("selectivity")
+        yield f"its series is '{folder}', and it lies in '{point.folder}'"
+    if (said := point.attrs.get("algo")) != series.label:
+        yield f"says algo '{said}', and its series is '{series.label}'"
+    for problems in (field_problems, _load_problems, _shard_problems, tier_problems, name_problems):
+        yield from problems(point)
+    if re.fullmatch(r"v?\d+(\.\d+)+", series.version):  # a tag that is a release
+        for stem, name in RELEASES.items():
+            said = point.attrs.get(name)
+            if series.algorithm.startswith(stem) and said not in (None, series.version.lstrip("v")):
+                yield f"says {name} {said}, and its series the version {series.version}"
+
+
+def dataset_problems(point: CheckedPoint) -> Iterator[str]:
+    """Yield what a point says of its dataset that the bundle does not."""
+    expected = {"dataset": point.dataset, "count": point.count, "distance": point.facts.metric}
+    for name, value in expected.items():
+        if point.attrs.get(name) != value:
+            yield f"says {name} {point.attrs.get(name)}, and the bundle {value}"
+    if point.truth.matches is not None:
+        share, said = float(point.truth.matches.mean()) / point.facts.rows, point.number("selectivity")
         if said is None or abs(said - share) > ROUNDING:
-            what = f"says selectivity {said}, and {share:.6g} of the rows pass its filters"
-            findings.refuse(point.file, "dataset", what, advice)
-    mark = mark_of(truth.distances[:, : point.count])
-    if attrs.get("truth") != mark:
-        what = f"was measured against true neighbours with the mark {attrs.get('truth')}, not {mark}"
-        findings.refuse(point.file, "dataset", what, "add the results of this dataset alone")
+            yield f"says selectivity {said}, and {share:.6g} of the rows pass its filters"
 
 
-def other_fields(point: CheckedPoint) -> Iterator[str]:
+def mark_problems(point: CheckedPoint) -> Iterator[str]:
+    """Yield that a point was measured against other true neighbours."""
+    mark, said = truth_mark(point.truth.distances[:, : point.count]), point.attrs.get("truth")
+    if said != mark:
+        yield f"was measured against true neighbours with the mark {said}, not {mark}"
+
+
+def field_problems(point: CheckedPoint) -> Iterator[str]:
     """Yield in what a point says another thing of itself than the fields of its series."""
     for field in FIELDS.values():
         name, expected = field.attribute, getattr(point.series, field.name)
@@ -71,11 +77,11 @@ def other_fields(point: CheckedPoint) -> Iterator[str]:
         name, is_number = field.evidence, field.kind is int
         there = len(point.numbers(name)) if is_number else name in point.attrs
         if name and there != ((expected or 0) if is_number else is_special):
-            of_them = f"of {there} {field.id}" if is_number else point.attrs.get(name)
-            yield f"says {name} {of_them}, and its series '{expected or ''}'"
+            said = f"of {there} {field.id}" if is_number else point.attrs.get(name)
+            yield f"says {name} {said}, and its series '{expected or ''}'"
 
 
-def _other_load(point: CheckedPoint) -> Iterator[str]:
+def _load_problems(point: CheckedPoint) -> Iterator[str]:
     """Yield in what a point was measured under another load than its series says."""
     attrs, series = point.attrs, point.series
     if point.is_open != series.is_open:
@@ -88,9 +94,9 @@ def _other_load(point: CheckedPoint) -> Iterator[str]:
         yield "its server has read no block in its runs, and its series is cold"
 
 
-def _other_shards(point: CheckedPoint, rows: int) -> Iterator[str]:
+def _shard_problems(point: CheckedPoint) -> Iterator[str]:
     """Yield in what a point was measured on other shards than its series says."""
-    series, sizes = point.series, point.numbers("shard_rows")
+    series, sizes, rows = point.series, point.numbers("shard_rows"), point.facts.rows
     count, probes = series.shards or 0, series.shard_probes
     on = f"{series.shards or 'no'} shards asked by '{series.shard_engine}'"
     if (series.shards is None) != (series.shard_engine == ""):
@@ -107,70 +113,54 @@ def _other_shards(point: CheckedPoint, rows: int) -> Iterator[str]:
             yield f"says searched_rows_share {share}, and {what}"
 
 
-def _check_version(point: CheckedPoint, findings: Findings, advice: str) -> None:
-    """A tag that is a release is that of the attribute, where the plug-in stores one."""
-    tag = point.series.version
-    if not re.fullmatch(r"v?\d+(\.\d+)+", tag):
+def tier_problems(point: CheckedPoint) -> Iterator[str]:
+    """Yield in what the simulated server of a point is another one than its series names."""
+    attrs, series = point.attrs, point.series
+    if not series.tier_method:
         return
-    for stem, name in RELEASES.items():
-        said = point.attrs.get(name)
-        if point.series.algorithm.startswith(stem) and said is not None and str(said) != tag.lstrip("v"):
-            what = f"says {name} {said}, and its series the version {tag}"
-            findings.refuse(point.file, "series", what, advice)
+    named = MEMORY.fullmatch(series.tier_memory)
+    parts = [f"{series.tier_cpus}cpus" if series.tier_cpus is not None else "", series.tier_disk]
+    parts = [part for part in parts if part]
+    if named or not parts:
+        parts.insert(0, f"{named[1] or 'all'}:{named[2]}" if named else "all:all")
+    if attrs.get("tier") != "+".join(parts):
+        yield f"says tier {attrs.get('tier')}, and its series {'+'.join(parts)}"
+    if named and named[1]:
+        # What is stored of the server itself is of all shards, or replicas, together.
+        several = series.shards or series.replicas or 1
+        for name, servers in (("tier_shared_buffers", 1), ("shared_buffers", several)):
+            if point.number(name) != servers * byte_size(named[1]):
+                yield f"says {name} {attrs.get(name)}, and its series {named[1]}"
+    for name, limit in zip(("tier_iops", "tier_bandwidth"), limits_of(series.tier_disk), strict=True):
+        if point.number(name) != limit:
+            yield f"says {name} {attrs.get(name)}, and its series {series.tier_disk or 'no disk'}"
 
 
-def check_name(point: CheckedPoint, findings: Findings, advice: str) -> None:
-    """The name of a file is made of the build arguments, which are stored, and the query arguments."""
-    build = point.build_arguments
+def limits_of(disk: str) -> tuple[int | None, int | None]:
+    """Return the operations and bytes per second of a disk by its name, such as gp3 or 3000iops-125MBps."""
+    if disk in LIMITS:
+        return LIMITS[disk]
+    found = {unit: int(number) for number, unit in _LIMIT.findall(disk)}
+    bandwidth = found.get("MBps")
+    return found.get("iops"), None if bandwidth is None else bandwidth * MEGABYTE
+
+
+def name_problems(point: CheckedPoint) -> Iterator[str]:
+    """Yield where the name of a file is not made of its build arguments and what it was searched for."""
+    build, target = point.build_arguments, point.target
     if build is None:
-        findings.refuse(point.file, "series", "does not say its build arguments", advice)
-        return
-    if len(point.name) < LONGEST_NAME and not point.name.startswith(tuple(_names(build))):
-        what = f"its build arguments are {json.dumps(build)}, which its name does not begin with"
-        findings.refuse(point.file, "series", what, advice)
-    target = point.target
-    if "target_parameter" not in point.attrs or len(point.name) >= LONGEST_NAME:
-        return
-    if target is None or point.name not in _names(build, f"target_recall={target:g}"):
-        what = f"was searched for a recall of {target}, which its name does not say"
-        findings.refuse(point.file, "series", what, advice)
+        yield "does not say its build arguments"
+    elif len(point.name) < LONGEST_NAME:
+        if not point.name.startswith(tuple(file_names(build))):
+            yield f"its build arguments are {json.dumps(build)}, which its name does not begin with"
+        if "target_parameter" in point.attrs and (
+            target is None or point.name not in file_names(build, f"target_recall={target:g}")
+        ):
+            yield f"was searched for a recall of {target}, which its name does not say"
 
 
-def file_name(arguments: list[object]) -> str:
-    """Return the name of the file of arguments, as result files have it, where it is not too long."""
-    return re.sub(r"\W+", "_", json.dumps(arguments, sort_keys=True)).strip("_")
-
-
-def _names(build: list[object], *others: object) -> list[str]:
+def file_names(build: list[object], *others: object) -> list[str]:
     """Return the names that arguments may have: an array of HDF5 has whole numbers as floats among others."""
     whole = [int(one) if isinstance(one, float) and one.is_integer() else one for one in build]
-    return [file_name([*either, *others]) for either in (build, whole)]
-
-
-def check_swapped(points: Iterable[CheckedPoint], findings: Findings) -> None:
-    """Refuse files of one index whose query arguments are in the description of another file, not their own.
-
-    A plug-in need not write its arguments into its description: only what contradicts itself is refused. The
-    name of a point that was searched for has the target, and its description what was found.
-    """
-    groups: dict[tuple[object, ...], list[CheckedPoint]] = {}
-    for point in points:
-        if "target_parameter" in point.attrs:
-            continue
-        groups.setdefault((*point.curve, json.dumps(point.build_arguments)), []).append(point)
-    for group in groups.values():
-        said = {point.file: set(_NUMBER.findall(str(point.attrs.get("name")))) for point in group}
-        own = {point.file: _arguments(point) for point in group}
-        every: list[set[str]] = [*own.values()]
-        varied = set[str]().union(*every) - every[0].intersection(*every)
-        for point in group:
-            numbers = own[point.file] & varied
-            others = [other.file for other in group if numbers and numbers <= said[other.file]]
-            if numbers and not numbers <= said[point.file] and others:
-                what = f"its arguments are those that {others[0]} describes, and it describes others"
-                findings.refuse(point.file, "series", what, "give the files their own names")
-
-
-def _arguments(point: CheckedPoint) -> set[str]:
-    build = next((name for name in _names(point.build_arguments or []) if point.name.startswith(name)), "")
-    return set(_NUMBER.findall(point.name.removeprefix(build)))
+    paths = [result_path("x", 1, "x", [*either, *others]) for either in (build, whole)]
+    return [path.name.removesuffix(".hdf5") for path in paths]

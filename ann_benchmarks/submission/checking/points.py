@@ -1,30 +1,78 @@
-"""The points of a bundle: result files with what follows from their answers and times."""
+"""The points of a bundle: result files, with the metrics that follow from what is stored raw."""
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.text import from_json
 from ann_benchmarks.fields.series import Series, stored_series
+from ann_benchmarks.results.intervals import share_interval
+from ann_benchmarks.results.measurement import Measurement
+from ann_benchmarks.results.metrics import all_metrics
+from ann_benchmarks.results.recall import RECALL_SLACK, fifth_percentile, recall_of_each
+from ann_benchmarks.results.truth import Truth
 
-from ..manifest import Manifest
-from .arithmetic import Neighborhood, recalls, tail_of, wilson
-from .reading import StoredPoint, read_point
-from .rules import Findings
+from ..manifest import BundledDataset, Manifest
+from .reading import array_of, opened_file, own_attributes
 
-_PLACE = re.compile(r"results/([^/]+)/([1-9][0-9]{0,5})/([^/]+)/([^/]+)\.hdf5")
-RECORD = ".workload.json"
 MOST_ANSWERS = 1 << 28  # numbers in one file
+ARRAYS = {"times": "f", "neighbors": "iu", "distances": "f"}
+HISTOGRAM = ("latency_histogram_edges", "latency_histogram")
+RECORD = ".workload.json"
 SECONDS = 1e-12, 1e9  # between which those of a query are, so that their squares are numbers
+# By the functions that reports have them from.
+RECOMPUTED = ("k-nn", "recall", "recall-p5", "recall-worst", "qps", "qps-best", "build", "indexsize")
+STATED = ("qps_mean",)  # attributes that metrics take in place of the raw data
+_PLACE = re.compile(r"results/([^/]+)/([1-9][0-9]{0,5})/([^/]+)/([^/]+)\.hdf5")
+
+
+class UnjudgedError(Exception):
+    """A result cannot be judged: the rule that refuses it, what is wrong, and what to do."""
+
+
+@dataclass(frozen=True)
+class Neighborhood(Truth):
+    """The true neighbours of every query: `rows` and `distances` (queries, k_truth).
+
+    Under a filter rows are -1 and distances inf beyond the rows that pass; `matches` (queries,) is their
+    number.
+    """
+
+    rows: np.ndarray = field(default_factory=lambda: np.empty((0, 0), int))
+    matches: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class StoredPoint:
+    """A result file: `times` (n,) in s, `neighbors` (queries, k), -1 for none, `distances` alike.
+
+    `contradictions` are attributes that the file holds twice, with two values. `edges` (n + 1,) in s and
+    `counts` (n,) are the histogram of the latencies of all runs; empty where there is none.
+    """
+
+    attrs: dict[str, Any]
+    times: np.ndarray
+    neighbors: np.ndarray
+    distances: np.ndarray
+    edges: np.ndarray = field(default_factory=lambda: np.empty(0))
+    counts: np.ndarray = field(default_factory=lambda: np.empty(0))
+    contradictions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class CheckedPoint:
-    """A result file in results/DATASET/COUNT/FOLDER/; `file` is its path in the bundle."""
+    """A result file in results/DATASET/COUNT/FOLDER/; `file` is its path in the bundle.
+
+    `figures` are metrics by their names, made of what is stored raw. `figures_with_slack` are those of
+    recall with the slack of ann-benchmarks, which earlier versions had: `has_slack` for a point of these.
+    """
 
     file: str
     dataset: str
@@ -33,17 +81,22 @@ class CheckedPoint:
     name: str  # of the file, without its end
     series: Series
     stored: StoredPoint
-    recall: float  # by the answers and the truth
-    recall_fifth: float  # at the lower 5th percentile of queries; nan with fewer than 20
-    recall_worst: float  # of a query
-    queries: int  # of the dataset
-    has_slack: bool  # it was measured by an earlier version, whose recall had the slack of ann-benchmarks
-    recalls_otherwise: tuple[float, float, float]  # with the slack where it has none, and the reverse
+    facts: BundledDataset
+    truth: Neighborhood
+    recalls: np.ndarray  # of each query, (queries,)
+    figures: Mapping[str, float]
+    figures_with_slack: Mapping[str, float]
+    has_slack: bool = False
 
     @property
     def attrs(self) -> dict[str, Any]:
         """The attributes, as plain values."""
         return self.stored.attrs
+
+    @property
+    def queries(self) -> int:
+        """How many the dataset has."""
+        return self.facts.queries
 
     @property
     def curve(self) -> tuple[str, int, str]:
@@ -55,16 +108,20 @@ class CheckedPoint:
         """Whether queries came at a rate."""
         return self.attrs.get("loop") == "open"
 
-    @cached_property
-    def run_seconds(self) -> list[float]:
-        """The seconds per query of each run."""
-        return self.numbers("run_seconds")
+    @property
+    def recall(self) -> float:
+        """The recall by the answers and the truth, as the version that measured it defines recall."""
+        return self.figures["k-nn" if self.has_slack else "recall"]
 
     @property
     def qps(self) -> float:
         """The mean of the runs' queries/s, by the seconds of each run."""
-        rates = [1 / seconds for seconds in self.run_seconds]
-        return sum(rates) / len(rates)
+        return self.figures["qps"]
+
+    @cached_property
+    def run_seconds(self) -> list[float]:
+        """The seconds per query of each run."""
+        return self.numbers("run_seconds")
 
     @property
     def target(self) -> float | None:
@@ -99,67 +156,73 @@ class CheckedPoint:
 
     def without_arrays(self) -> "CheckedPoint":
         """Return the same with the attributes alone, so that thousands fit into memory."""
-        empty = self.stored.neighbors[:0]
-        kept = StoredPoint(self.attrs, self.stored.times[:0], empty, self.stored.distances[:0])
-        return replace(self, stored=kept)
+        none = np.empty(0)
+        return replace(self, stored=StoredPoint(self.attrs, none, none, none), recalls=none)
 
 
 def open_point(
-    folder: Path,
-    file: str,
-    manifest: Manifest,
-    truths: dict[tuple[str, str], Neighborhood],
-    findings: Findings,
+    folder: Path, file: str, manifest: Manifest, truths: Mapping[tuple[str, str], Neighborhood]
 ) -> CheckedPoint | None:
-    """Read a result file; refuse and return None where it cannot be judged."""
+    """Read a result file; UnjudgedError where it cannot be judged, None where its truth was refused."""
     place = _PLACE.fullmatch(file)
     if place is None:
         advice = "results lie in results/DATASET/COUNT/SERIES/FILE.hdf5"
-        findings.refuse(file, "series", "lies where no result lies", advice)
-        return None
-    name, count = place[1], int(place[2])
-    dataset = manifest.datasets.get(name)
-    if dataset is None:
-        findings.refuse(file, "dataset", f"the manifest has no dataset '{name}'", "write the bundle again")
-        return None
-    if dataset.queries * count > MOST_ANSWERS:
-        findings.refuse(file, "readable", "promises more answers than are read", "hand in fewer queries")
-        return None
+        raise UnjudgedError("series", "lies where no result lies", advice)
+    name, count, again = place[1], int(place[2]), "write the bundle again"
+    facts = manifest.datasets.get(name)
+    if facts is None:
+        raise UnjudgedError("dataset", f"the manifest has no dataset '{name}'", again)
+    if facts.queries * count > MOST_ANSWERS:
+        raise UnjudgedError("readable", "promises more answers than are read", "hand in fewer queries")
     try:
-        stored = read_point(folder / file, dataset.queries, count)
-        series = stored_series(stored.attrs)
-        if series is None:
-            raise UserError(
-                "has no series, as of an earlier version or of ann-benchmarks, to say how it was measured"
-            )
-        if not are_seconds(stored.attrs.get("run_seconds")):
-            raise UserError("has no seconds of its runs (run_seconds)")
-        if not are_seconds(stored.attrs.get("best_search_time")):
-            raise UserError("does not say the seconds of a query (best_search_time)")
+        stored, series = _read_point(folder / file, facts.queries, count)
     except UserError as error:
-        findings.refuse(file, "readable", str(error), "measure the point again")
-        return None
-    filter_set = series.filter
-    truth = truths.get((name, filter_set))
+        raise UnjudgedError("readable", str(error), "measure the point again") from None
+    truth = truths.get((name, series.filter))
     if truth is None:
-        if filter_set and filter_set not in dataset.filters:
-            what = f"was measured under the filters '{filter_set}', which the manifest does not name"
-            findings.refuse(file, "dataset", what, "write the bundle again")
+        if series.filter and series.filter not in facts.filters:
+            what = f"was measured under the filters '{series.filter}', which the manifest does not name"
+            raise UnjudgedError("dataset", what, again)
         return None
     if not 1 <= count <= truth.rows.shape[1]:
         what = f"has {count} neighbours a query, and the truth {truth.rows.shape[1]}"
-        findings.refuse(file, "dataset", what, "write the bundle again")
-        return None
-    with_either = [recalls(stored.distances, truth, has_slack) for has_slack in (False, True)]
+        raise UnjudgedError("dataset", what, again)
+    raw = {key: value for key, value in stored.attrs.items() if key not in STATED}
+    m = Measurement(
+        truth, stored.distances, stored.times, raw | {"count": count, "distance": facts.metric, "truth": ""}
+    )  # with a mark of the truth, so that distances are taken to be exact
+    figures = {metric: compute(m) for metric in RECOMPUTED if (compute := all_metrics[metric].function)}
+    slack = recall_of_each(m.found, m.kth + RECALL_SLACK, count, m.due)
+    tail = {"recall-p5": fifth_percentile(slack), "recall-worst": float(slack.min())}
     low = stored.attrs.get("recall_low")
-    has_slack = isinstance(low, float) and abs(wilson(with_either[1])[0] - low) < abs(
-        wilson(with_either[0])[0] - low
-    )
-    figures, others = (
-        (float(each.mean()), *tail_of(each)) for each in (with_either[has_slack], with_either[not has_slack])
-    )
-    place_of_it = (file, name, count, place[3], place[4])
-    return CheckedPoint(*place_of_it, series, stored, *figures, dataset.queries, has_slack, others)
+    lows = share_interval(m.recalls).low, share_interval(slack).low
+    has_slack = isinstance(low, float) and abs(lows[1] - low) < abs(lows[0] - low)
+    recalls = slack if has_slack else m.recalls
+    where = (file, name, count, place[3], place[4])
+    return CheckedPoint(*where, series, stored, facts, truth, recalls, figures, tail, has_slack)
+
+
+def _read_point(path: Path, queries: int, count: int) -> tuple[StoredPoint, Series]:
+    """Read a result with answers of this shape, (queries, neighbours); UserError if it is none."""
+    with opened_file(path) as file:
+        attrs, contradictions = own_attributes(file)
+        shapes = {"times": None, "neighbors": (queries, count), "distances": (queries, count)}
+        found = {name: array_of(file, name, kinds, shapes[name]) for name, kinds in ARRAYS.items()}
+        if found["times"].ndim != 1 or not len(found["times"]):
+            raise UserError("has no times of queries")
+        edges, counts = np.empty(0), np.empty(0)
+        if any(name in file for name in HISTOGRAM):
+            edges, counts = array_of(file, HISTOGRAM[0], "f"), array_of(file, HISTOGRAM[1], "iu")
+    series = stored_series(attrs)
+    if series is None:
+        raise UserError(
+            "has no series, as of an earlier version or of ann-benchmarks, to say how it was measured"
+        )
+    if not are_seconds(attrs.get("run_seconds")):
+        raise UserError("has no seconds of its runs (run_seconds)")
+    if not are_seconds(attrs.get("best_search_time")):
+        raise UserError("does not say the seconds of a query (best_search_time)")
+    return StoredPoint(attrs, **found, edges=edges, counts=counts, contradictions=contradictions), series
 
 
 def are_seconds(value: Any) -> bool:

@@ -1,22 +1,35 @@
-"""A stranger's HDF5 files, read within bounds: what they declare is checked before any of it is read."""
+"""A stranger's folder and its files, read within bounds: what they declare is checked before it is read."""
 
+import json
+import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from math import prod
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import h5py
 import numpy as np
 from h5py import h5a
 
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import UserError, one_line
 from ann_benchmarks.common.hdf5 import is_of_numbers, lacking, open_hdf5_file
-from ann_benchmarks.common.text import DAMAGE, from_json, reason_of
+from ann_benchmarks.common.names import LONGEST_FOLDER, name_problem
+from ann_benchmarks.common.text import DAMAGE, from_json, plain, reason_of
 from ann_benchmarks.results.attributes import ALL, LONGEST_TEXT, plain_attributes
 
-MOST_BYTES = 1 << 30  # of an array
+from ..files import opened, sha256_of
+from ..manifest import MANIFEST, Manifest
+from .rules import Findings
+
+MOST_FILES = 50_000
+MOST_BYTES = 50 << 30
+DEEPEST = 12  # folders within each other
+KNOWN_FILES = {MANIFEST, "README.md", "experiment.yml", "system.json", "prices.yml"}
+KNOWN_FOLDERS = {"results", "truth", "report", "logs"}
+MOST_TEXT_BYTES = 256 << 20
+MOST_ARRAY_BYTES = 1 << 30
 MOST_CHUNK_BYTES = 64 << 20
 MOST_COMPRESSED = 100  # bytes that one byte stands for, in an array that is not small
 SMALL = 1 << 20  # bytes
@@ -24,25 +37,94 @@ MOST_ATTRIBUTE_BYTES = 16 << 20  # of all attributes
 MOST_ATTRIBUTES = 2000
 MOST_MEMBERS = 5000  # of a file
 SAME = 1e-12  # relative difference of one number as HDF5 and JSON hold it
-ARRAYS = {"times": "f", "neighbors": "iu", "distances": "f"}
-HISTOGRAM = ("latency_histogram_edges", "latency_histogram")
 
 
-@dataclass(frozen=True)
-class StoredPoint:
-    """A result file: `times` (n,) in s, `neighbors` (queries, k), -1 for none, `distances` alike.
+def check_folder(folder: Path, manifest: Manifest, findings: Findings) -> list[str]:
+    """Compare what lies in the folder with the manifest; return the paths of files that can be read."""
+    there = dict(walk(folder, findings))
+    named = manifest.files.keys()
+    for path in sorted(named - there.keys()):
+        findings.refuse(
+            path, "files", "is in the manifest and not in the folder", "restore it, or write the bundle again"
+        )
+    for path in sorted(there.keys() - manifest.files.keys() - {MANIFEST}):
+        findings.refuse(path, "files", "is in the folder and not in the manifest", "take it out")
+    there_and_named = sorted(named & there.keys())
+    for path in there_and_named:
+        if PurePosixPath(path).parts[0] not in KNOWN_FOLDERS and path not in KNOWN_FILES:
+            findings.refuse(path, "files", "is no part of a bundle", "take it out")
+        promised = manifest.files[path]
+        if there[path] != promised.bytes:
+            what = f"has {there[path]:,} bytes, and {promised.bytes:,} in the manifest"
+        elif sha256_of(folder / path) != promised.sha256:
+            what = "has another SHA-256 than in the manifest"
+        else:
+            continue
+        findings.refuse(path, "files", what, "it was changed: restore it, or write the bundle again")
+    spellings: dict[str, str] = {}
+    for path in sorted(there):
+        other = spellings.setdefault(path.casefold(), path)
+        if other != path:  # they are one name on some systems
+            findings.refuse(path, "paths", f"differs from {other} in the case of letters only", "rename it")
+    return there_and_named  # a changed file is read, too: what else is wrong with it is said
 
-    `contradictions` are attributes that the file holds twice, with two values. `edges` (n + 1,) in s and
-    `counts` (n,) are the histogram of the latencies of all runs; empty where there is none.
-    """
 
-    attrs: dict[str, Any]
-    times: np.ndarray
-    neighbors: np.ndarray
-    distances: np.ndarray
-    edges: np.ndarray = field(default_factory=lambda: np.empty(0))
-    counts: np.ndarray = field(default_factory=lambda: np.empty(0))
-    contradictions: tuple[str, ...] = ()
+def walk(folder: Path, findings: Findings) -> Iterator[tuple[str, int]]:
+    """Yield each file below a folder with its size, without following links, in the order of their names."""
+    waiting, seen, size = [folder], 0, 0
+    while waiting:
+        here = waiting.pop()
+        with os.scandir(here) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+        for entry in found:
+            path = Path(entry.path).relative_to(folder).as_posix()
+            shown = one_line(path.encode(errors="replace").decode())
+            status = entry.stat(follow_symlinks=False)
+            seen += 1
+            size += status.st_size
+            if seen > MOST_FILES or size > MOST_BYTES:
+                findings.refuse(".", "files", "has too many files or bytes", "hand in parts of it")
+                return
+            if entry.is_symlink():
+                findings.refuse(shown, "paths", "is a link", "put the file itself there")
+            elif problem := name_problem(entry.name, LONGEST_FOLDER):
+                findings.refuse(shown, "paths", f"has a name that {problem}", "give it another name")
+            elif stat.S_ISDIR(status.st_mode):
+                if path.count("/") >= DEEPEST:
+                    findings.refuse(shown, "paths", "lies too deep", "leave it out")
+                else:
+                    waiting.append(Path(entry.path))
+            elif not stat.S_ISREG(status.st_mode):
+                findings.refuse(shown, "paths", "is no ordinary file", "take it out")
+            else:
+                yield path, status.st_size
+
+
+def read_json(path: Path) -> Any:
+    """Return what a file holds as JSON; UserError where that cannot be read within bounds."""
+    return json_value(read_text(path))
+
+
+def json_value(text: str) -> Any:
+    """Return what a text holds as JSON; UserError where it holds none within bounds."""
+    try:
+        return plain(json.loads(text))
+    except RecursionError:
+        raise UserError("is nested too deeply") from None
+    except ValueError as error:
+        raise UserError(f"is no JSON: {reason_of(error)}") from None
+
+
+def read_text(path: Path) -> str:
+    """Return a text; UserError where it cannot be read within bounds."""
+    try:
+        with opened(path) as file:
+            content = file.read(MOST_TEXT_BYTES + 1)
+        if len(content) > MOST_TEXT_BYTES:
+            raise UserError(f"has more than {MOST_TEXT_BYTES >> 20} MiB")
+        return content.decode()
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot be read: {reason_of(error)}") from None
 
 
 @contextmanager
@@ -56,20 +138,6 @@ def opened_file(path: Path) -> Iterator[h5py.File]:
         raise UserError(f"cannot be read: {reason_of(error)}") from None
 
 
-def read_point(path: Path, queries: int, count: int) -> StoredPoint:
-    """Read a result with answers of this shape, (queries, neighbours); UserError if it is none."""
-    with opened_file(path) as file:
-        attrs, contradictions = _attributes(file)
-        shapes = {"times": None, "neighbors": (queries, count), "distances": (queries, count)}
-        found = {name: array_of(file, name, kinds, shapes[name]) for name, kinds in ARRAYS.items()}
-        if found["times"].ndim != 1 or not len(found["times"]):
-            raise UserError("has no times of queries")
-        edges, counts = np.empty(0), np.empty(0)
-        if any(name in file for name in HISTOGRAM):
-            edges, counts = array_of(file, HISTOGRAM[0], "f"), array_of(file, HISTOGRAM[1], "iu")
-        return StoredPoint(attrs, **found, edges=edges, counts=counts, contradictions=contradictions)
-
-
 def array_of(file: h5py.File, name: str, kinds: str, shape: tuple[int, ...] | None = None) -> np.ndarray:
     """Read an array of numbers of these kinds; UserError where there is none, or it has another shape."""
     array = file.get(name)
@@ -78,11 +146,6 @@ def array_of(file: h5py.File, name: str, kinds: str, shape: tuple[int, ...] | No
     if shape is not None and array.shape != shape:
         raise UserError(f"has '{name}' of {array.shape}, not of {shape} as the manifest says")
     return np.asarray(array[()])
-
-
-def attributes_of(file: h5py.File) -> dict[str, Any]:
-    """Return the attributes, each by itself."""
-    return {name: file.attrs[name] for name in file.attrs}
 
 
 def _check_members(file: h5py.File) -> None:
@@ -99,17 +162,17 @@ def _check_members(file: h5py.File) -> None:
             member = group[name]
             if isinstance(member, h5py.Group):
                 waiting.append(member)
-            elif not isinstance(member, h5py.Dataset) or (problem := _problem(file, member)):
+            elif not isinstance(member, h5py.Dataset) or (problem := _array_problem(file, member)):
                 raise UserError(f"'{name}' {problem if isinstance(member, h5py.Dataset) else 'is no array'}")
             else:
                 _check_attributes(member)
 
 
-def _problem(file: h5py.File, array: h5py.Dataset) -> str | None:
+def _array_problem(file: h5py.File, array: h5py.Dataset) -> str | None:
     if array.shape is None:
         return "is empty"
     size, stored = array.size * array.dtype.itemsize, array.id.get_storage_size()
-    if size > MOST_BYTES or (size > SMALL and size > MOST_COMPRESSED * stored):
+    if size > MOST_ARRAY_BYTES or (size > SMALL and size > MOST_COMPRESSED * stored):
         return f"declares {size:,} bytes and has {stored:,}"
     if array.chunks is not None and prod(array.chunks) * array.dtype.itemsize > MOST_CHUNK_BYTES:
         return "has chunks that are too large"
@@ -125,16 +188,15 @@ def _check_attributes(member: h5py.Group | h5py.Dataset) -> None:
         raise UserError(f"has attributes of {size:,} bytes")
 
 
-def _attributes(file: h5py.File) -> tuple[dict[str, Any], tuple[str, ...]]:
+def own_attributes(file: h5py.File) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the attributes, and the names of those that the text of all of them gives another value."""
-    single = plain_attributes(attributes_of(file))
+    single = plain_attributes(file.attrs)
     together = single.pop(ALL, None)
     if together is None or len(together) > LONGEST_TEXT:
         return single, ()
     from_text = plain_attributes(from_json(file.attrs[ALL], dict[str, Any]()))
     names = sorted(from_text.keys() | single.keys())
-    wrong = [name for name in names if not _same(from_text.get(name), single.get(name))]
-    return single, tuple(wrong)
+    return single, tuple(name for name in names if not _same(from_text.get(name), single.get(name)))
 
 
 def _same(one: Any, other: Any) -> bool:

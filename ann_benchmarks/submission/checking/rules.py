@@ -1,5 +1,6 @@
 """The rules that a bundle keeps, by the short names that findings cite; docs/rules.md explains each."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ann_benchmarks.common.errors import one_line
@@ -62,6 +63,11 @@ class Findings:
         """Refuse the bundle."""
         self._add(RuleFinding(file, rule, f"{one_line(what, LONGEST)}; {advice}"))
 
+    def refuse_each(self, file: str, rule: str, problems: Iterable[str], advice: str) -> None:
+        """Refuse the bundle for each of several problems of a file."""
+        for problem in problems:
+            self.refuse(file, rule, problem, advice)
+
     def warn(self, file: str, rule: str, what: str) -> None:
         """Say what a reviewer should know."""
         self._add(RuleFinding(file, rule, one_line(what, LONGEST), False))
@@ -76,10 +82,12 @@ class Findings:
     def _add(self, finding: RuleFinding) -> None:
         if finding.rule not in RULES:
             raise KeyError(finding.rule)
+        if finding in self._found:
+            return
         key = (finding.file, finding.rule)
         count = self._counts[key] = self._counts.get(key, 0) + 1
         if count <= MOST_OF_A_RULE:
-            self._found.setdefault(finding)
+            self._found[finding] = None
 
     @property
     def refused(self) -> list[RuleFinding]:

@@ -1,13 +1,24 @@
-"""system.json: what results were measured on, as their attributes say, a part for each server."""
+"""What a bundle says beside its results: its claims, the true neighbours, and system.json."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import h5py
+
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.text import from_json
+from ann_benchmarks.data.datasets import get_dataset, is_present
 from ann_benchmarks.results.attributes import version_names
+from ann_benchmarks.results.comparable import clients
 from ann_benchmarks.results.environment import environment_of, environments, names_of
+from ann_benchmarks.results.file import truth_mark
 from ann_benchmarks.results.records import Record
-from ann_benchmarks.results.runs import Run
+from ann_benchmarks.results.runs import Run, interval
+
+from .files import truth_name
+from .manifest import BundledDataset, ClaimedPoint
 
 FORMAT = 1
 # The parts of a server's description, with the attributes of results that each is made of.
@@ -22,6 +33,75 @@ SOFTWARE = (
 TIER = "tier_"  # begins the names of what was simulated
 SETTINGS = ("settings", "server_settings", "given_settings")  # texts in JSON: {name: value}
 PLAN, PLANS = "plan", ("plans", "planner_plans")
+
+
+def claimed_points(runs: Iterable[Run], names: Mapping[Path, str], target: float) -> list[ClaimedPoint]:
+    """Return a point of each series that reaches the target recall; `names` are the files in the bundle.
+
+    The points of a series have the same clients, tier and filter. A throughput that was given is no claim.
+    """
+    fastest: dict[tuple[str, int, str, bool], Run] = {}
+    for run in runs:
+        recall, qps = run.metrics["recall"], run.metrics["qps"]
+        if run.series.is_open or not (target <= recall <= 1 and 0 < qps < math.inf):
+            continue
+        key = (run.dataset, run.count, run.algorithm, run.batch)
+        if key not in fastest or qps > fastest[key].metrics["qps"]:
+            fastest[key] = run
+    return [_claim(fastest[key], names) for key in sorted(fastest)]
+
+
+def _claim(run: Run, names: Mapping[Path, str]) -> ClaimedPoint:
+    bounds, p99 = interval(run, "qps"), run.metrics["p99"]
+    return ClaimedPoint(
+        dataset=run.dataset,
+        series=run.algorithm,
+        count=run.count,
+        batch=run.batch,
+        clients=clients(run),
+        recall=float(run.metrics["recall"]),
+        qps=float(run.metrics["qps"]),
+        file=names[run.path],
+        qps_low=bounds.low if bounds else None,
+        qps_high=bounds.high if bounds else None,
+        p99=float(p99) if math.isfinite(p99) else None,
+        filter=run.series.filter,
+        tier=str(run.attrs.get("tier", "")),
+    )
+
+
+def write_truths(folder: Path, dataset: str, filters: Iterable[str]) -> BundledDataset:
+    """Write the true neighbours of a dataset and of its filter sets into a bundle; describe the dataset.
+
+    Each file has `distances` and `neighbors`, (queries, k), as the dataset has them, and the facts of the
+    dataset as attributes; under a filter set also `matches`, (queries,), the number of rows that pass.
+    `fingerprint` is `truth_mark` of the `distances` of the file. UserError if the dataset is not here.
+    """
+    if not is_present(dataset):
+        raise UserError(
+            f"the dataset {dataset} is not here, and a bundle describes it: copy it here, or make it by:"
+            f" python create_dataset.py --dataset {dataset}"
+        )
+    names = sorted(set(filters) - {""})
+    with get_dataset(dataset)[0] as opened:
+        rows, dimension = int(opened.rows), int(opened.attrs["dimension"])
+        metric = str(opened.attrs["distance"])
+        facts = {"name": dataset, "rows": rows, "dimension": dimension, "metric": metric}
+        marks = {}
+        for filter in ["", *names]:
+            truth = opened.truth(filter)
+            distances, neighbors = truth.known_distances, truth.neighbors
+            marks[filter] = truth_mark(distances)
+            path = folder / truth_name(dataset, filter)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with h5py.File(path, "w") as file:
+                file.attrs.update({**facts, "queries": len(neighbors), "fingerprint": marks[filter]})
+                file["distances"], file["neighbors"] = distances, neighbors
+                if filter:
+                    file.attrs["filter"] = filter
+                    file["matches"] = opened.filter_set(filter).matches
+            queries = len(neighbors)
+    return BundledDataset(rows, dimension, metric, queries, marks[""], names)
 
 
 def system_of(outcomes: Sequence[Run | Record]) -> dict[str, Any]:
