@@ -16,21 +16,13 @@ import argparse
 from ann_benchmarks.common.cli import file_to_write, limit, number, path, positive_int, run_command
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.dashboard import draw_monitoring
-from ann_benchmarks.plotting.draw import PlotRequest, draw_dataset, draw_filters, draw_tiers
-from ann_benchmarks.plotting.draw_recalls import draw_recalls
+from ann_benchmarks.plotting.draw import MODES, PlotRequest, draw
 from ann_benchmarks.plotting.figure import View
 from ann_benchmarks.published import published_names
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, TARGET_RECALL, all_metrics
 from ann_benchmarks.views.facets import FACETS
 
-OF_METRICS = (
-    "x_axis",
-    "y_axis",
-    "x_scale",
-    "y_scale",
-    "raw",
-    "facet",
-)  # --tiers, --filters and --recalls choose these themselves
+CHOSEN_BY_MODES = ("x_axis", "y_axis", "x_scale", "y_scale", "raw", "facet")
 
 
 def main() -> None:
@@ -38,35 +30,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--dataset", metavar="DATASET", default="glove-100-angular")
-    parser.add_argument(
-        "--count", type=positive_int, default=10, help="k, the number of neighbours (default 10)"
-    )
-    parser.add_argument("--definitions", metavar="FILE", default="algos.yaml", help="accepted and not used")
-    parser.add_argument("--limit", type=limit, default=-1, help="accepted and not used")
-    parser.add_argument(
+    add = parser.add_argument
+    add("--dataset", metavar="DATASET", default="glove-100-angular")
+    add("--count", type=positive_int, default=10, help="k, the number of neighbours (default 10)")
+    add("--definitions", metavar="FILE", default="algos.yaml", help="accepted and not used")
+    add("--limit", type=limit, default=-1, help="accepted and not used")
+    add(
         "-o",
         "--output",
         type=file_to_write,
         help="default: results/DATASET.png, DATASET-tiers.png, DATASET-filters.png or DATASET-recalls.png",
     )
-    parser.add_argument(
-        "-x", "--x-axis", choices=list(all_metrics), default="recall", help="metric on the x axis"
-    )
-    parser.add_argument(
-        "-y", "--y-axis", choices=list(all_metrics), default="qps", help="metric on the y axis"
-    )
-    parser.add_argument(
+    add("-x", "--x-axis", choices=list(all_metrics), default="recall", help="metric on the x axis")
+    add("-y", "--y-axis", choices=list(all_metrics), default="qps", help="metric on the y axis")
+    add(
         "-X",
         "--x-scale",
         default="linear",
         help="linear, log, symlog, logit, or aN such as a3 (default linear)",
     )
-    parser.add_argument(
-        "-Y", "--y-scale", default="linear", help="linear, log, symlog or logit (default linear)"
-    )
-    parser.add_argument("--raw", action="store_true", help="also show, faded, the points behind the frontier")
-    parser.add_argument(
+    add("-Y", "--y-scale", default="linear", help="linear, log, symlog or logit (default linear)")
+    add("--raw", action="store_true", help="also show, faded, the points behind the frontier")
+    add(
         "--series",
         nargs="+",
         metavar="PATTERN",
@@ -74,45 +59,37 @@ def main() -> None:
         help="draw these series, such as 'pgvector*-c4', or all (default: those under the load, and on the"
         " server, with the most points)",
     )
-    parser.add_argument(
+    add(
         "--facet",
         choices=list(FACETS),
         default="",
         help="a panel for each number of clients, load, tier, server or filter, with the same axes",
     )
-    parser.add_argument("--batch", action="store_true", help="plot the results of batch mode")
-    parser.add_argument(
+    add("--batch", action="store_true", help="plot the results of batch mode")
+    add(
         "--target-recall",
         type=number,
         metavar="RECALL",
         help=f"what a point must reach for the metric {QPS_AT_RECALL}, --tiers, --filters and --recalls"
         f" (default {TARGET_RECALL})",
     )
-    parser.add_argument("--no-intervals", action="store_true", help="leave out the bars of 95%% intervals")
-    parser.add_argument(
-        "--recompute", action="store_true", help="compute the metrics anew, whatever is cached"
-    )
-    parser.add_argument(
-        "--tiers", action="store_true", help="QPS and p99 by available RAM, and a table next to the picture"
-    )
-    parser.add_argument(
+    add("--no-intervals", action="store_true", help="leave out the bars of 95%% intervals")
+    add("--recompute", action="store_true", help="compute the metrics anew, whatever is cached")
+    add("--tiers", action="store_true", help="QPS and p99 by available RAM, and a table next to the picture")
+    add(
         "--filters",
         action="store_true",
         help="QPS and what default settings return by share of rows, the fastest strategies, and a table",
     )
-    parser.add_argument(
-        "--recalls", action="store_true", help="the share of queries below each recall, of each series"
-    )
-    parser.add_argument(
+    add("--recalls", action="store_true", help="the share of queries below each recall, of each series")
+    add(
         "--published",
         metavar="NAME[:TABLE]",
         help="lay published figures, of another machine, over; with --tiers as shares:"
         f" {', '.join(published_names())}",
     )
-    parser.add_argument(
-        "--normalise", action="store_true", help="divide each curve by its first point, to compare shapes"
-    )
-    parser.add_argument(
+    add("--normalise", action="store_true", help="divide each curve by its first point, to compare shapes")
+    add(
         "--monitoring",
         metavar="RESULT",
         type=path,
@@ -123,32 +100,26 @@ def main() -> None:
         draw_monitoring(args.monitoring, args.output)
         return
     view = View(args.x_axis, args.y_axis, args.x_scale, args.y_scale, args.raw, args.normalise)
-    request = PlotRequest(
-        args.dataset,
-        args.count,
-        args.output,
-        view,
-        batch=args.batch,
-        recompute=args.recompute,
-        intervals=not args.no_intervals,
-        target_recall=args.target_recall,
-        published=args.published,
-        series=args.series,
-        facet=args.facet,
+    same = (
+        "dataset",
+        "count",
+        "output",
+        "batch",
+        "recompute",
+        "target_recall",
+        "published",
+        "series",
+        "facet",
     )
-    special = {"tiers": draw_tiers, "filters": draw_filters, "recalls": draw_recalls}
-    requested = [name for name in special if getattr(args, name)]
-    if not requested:
-        draw_dataset(request)
-        return
-    if len(requested) > 1:
-        first, second = requested[:2]
-        raise UserError(f"--{first} and --{second} have a picture each: leave out one of them")
-    option = f"--{requested[0]}"
-    given = [name for name in OF_METRICS if getattr(args, name) != parser.get_default(name)]
-    if given:
-        raise UserError(f"{option} has axes of its own: leave out --{given[0].replace('_', '-')}")
-    special[requested[0]](request)
+    options = {name: getattr(args, name) for name in same}
+    request = PlotRequest(view=view, intervals=not args.no_intervals, **options)
+    modes = [name for name in MODES if name and getattr(args, name)]
+    if len(modes) > 1:
+        raise UserError(f"--{modes[0]} and --{modes[1]} have a picture each: leave out one of them")
+    given = [name for name in CHOSEN_BY_MODES if getattr(args, name) != parser.get_default(name)]
+    if modes and given:
+        raise UserError(f"--{modes[0]} has axes of its own: leave out --{given[0].replace('_', '-')}")
+    draw(request, *modes)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import pytest
 from ann_benchmarks.experiments.findings import StepPoint, judged
 from ann_benchmarks.experiments.schema import Claim
 from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.plotting.draw import draw_dataset, draw_tiers
+from ann_benchmarks.plotting.draw import draw as draw_picture
 from ann_benchmarks.reporting.answer import statements
 from ann_benchmarks.reporting.content import Shown, make
 from ann_benchmarks.reporting.pictures import picture_kinds
@@ -154,8 +154,8 @@ def test_throughput_at_a_recall_is_drawn_for_an_index_within_noise_of_it(tmp_pat
     truth = make_truth("d")
     near = {"recall_low": 0.94, "recall_high": 0.96, "tier": "x", "tier_ram": GB, "tier_shared_buffers": GB}
     make_result("d", "a", "x", truth, 0.9498, 0.001, **near)
-    draw_dataset(request_of(output="x.svg", x="build", y="qpsatrecall"))
-    draw_tiers(request_of(output="tiers.svg"))
+    draw_picture(request_of(output="x.svg", x="build", y="qpsatrecall"))
+    draw_picture(request_of(output="tiers.svg"), "tiers")
     assert "points: 1, algorithms: 1" in capsys.readouterr().out
 
 

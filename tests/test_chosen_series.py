@@ -6,7 +6,7 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.fields.series import Series
-from ann_benchmarks.plotting.draw import draw_dataset
+from ann_benchmarks.plotting.draw import draw as draw_picture
 from ann_benchmarks.views.chosen import chosen
 
 from .plotting_data import make_result, make_truth, request_of
@@ -35,7 +35,7 @@ def test_after_an_experiment_of_many_loads_one_is_drawn(tmp_path, monkeypatch, c
     for series in every:
         memory = {} if series.tier_memory.endswith("all") else {"tier_ram": 1 << 20}
         make_result("mine", series.label, "x", truth, 0.9, 1e-3, series=series.as_json(), tier="t", **memory)
-    draw_dataset(request_of("mine"))
+    draw_picture(request_of("mine"))
     assert capsys.readouterr().out.splitlines()[-2:] == [
         "drawn: 1 client, cgroup-sb64MB-ramall, with the most points; --facet tier draws a panel for each"
         " tier, --series all everything, --series '*-c1' a choice by name, --tiers those with less memory",
@@ -45,19 +45,19 @@ def test_after_an_experiment_of_many_loads_one_is_drawn(tmp_path, monkeypatch, c
         series = Series(family, clients=4)
         for argument in ("a", "b"):
             make_result("mine", series.label, argument, truth, 0.9, 1e-3, series=series.as_json())
-    draw_dataset(request_of("mine"))
+    draw_picture(request_of("mine"))
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("left out: c1-cgroup-sb64MB-ramall (3 points), ") and said[0].endswith(
         "8 other loads"
     )
     assert said[1].startswith("drawn: 4 clients, with the most points;")
     assert said[2].endswith("algorithms: 3)")
-    draw_dataset(request_of("mine", series=["all"]))
+    draw_picture(request_of("mine", series=["all"]))
     assert capsys.readouterr().out.endswith("algorithms: 39)\n")
-    draw_dataset(request_of("mine", series=["vchord-c16*", "*-c4"]))
+    draw_picture(request_of("mine", series=["vchord-c16*", "*-c4"]))
     assert capsys.readouterr().out.endswith("algorithms: 9)\n")
     with pytest.raises(UserError, match=r"--series: there is no series 'vchrod-c4'; did you mean"):
-        draw_dataset(request_of("mine", series=["vchrod-c4"]))
+        draw_picture(request_of("mine", series=["vchrod-c4"]))
 
 
 def test_the_server_with_the_most_points_is_drawn():

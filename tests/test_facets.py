@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.plotting import panels as drawing
-from ann_benchmarks.plotting.draw import draw_dataset
+from ann_benchmarks.plotting.draw import draw as draw_picture
 from ann_benchmarks.plotting.figure import View
 from ann_benchmarks.plotting.panels import create_panels
 from ann_benchmarks.plotting.styles import assign_styles
@@ -100,7 +100,7 @@ def test_the_command_draws_panels(results):
 
 @pytest.mark.parametrize("options", [{"x": "build", "y": "qpsatrecall"}, {"normalise": True}, {"raw": True}])
 def test_panels_of_other_metrics(results, options, capsys):
-    draw_dataset(request_of("d", output="x.svg", facet="clients", **options))
+    draw_picture(request_of("d", output="x.svg", facet="clients", **options))
     assert "panels: 3" in capsys.readouterr().out
     written = re.findall(r"<!-- (.*?) -->", Path("x.svg").read_text(), re.DOTALL)
     assert {"1 client", "4 clients", "16 clients"} <= set(written)
@@ -116,7 +116,7 @@ def test_panels_of_other_metrics(results, options, capsys):
 )
 def test_mistakes_have_a_line(results, options, message):
     with pytest.raises(UserError, match=message):
-        draw_dataset(request_of("d", facet="clients", **options))
+        draw_picture(request_of("d", facet="clients", **options))
 
 
 def test_more_panels_than_can_be_read_are_refused(tmp_path):

@@ -151,7 +151,7 @@ def test_many_strategies_and_kinds_are_drawn_whole(tmp_path):
         (["-x", "build"], "--filters has axes of its own: leave out --x-axis"),
         (["--facet", "filter"], "leave out --facet"),
         (["--normalise"], "leave out --normalise"),
-        (["--target-recall", "2"], "is no share"),
+        (["--target-recall", "2"], "must be above 0"),
     ],
 )
 def test_options_that_filters_do_not_take(words, reason, monkeypatch, capfd):

@@ -28,8 +28,7 @@ from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.monitoring import Monitor, read_monitoring
 from ann_benchmarks.monitoring.monitor import Recording, Sample, Stretch
 from ann_benchmarks.monitoring.stored import monitored
-from ann_benchmarks.plotting.counters import panels_of
-from ann_benchmarks.plotting.dashboard import draw_dashboard, parts_of
+from ann_benchmarks.plotting.dashboard import draw_dashboard, panels_of, parts_of
 from ann_benchmarks.results.file import read_result
 from ann_benchmarks.run.options import requested_execution
 from run import make_parser

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.plotting.draw import draw_dataset
+from ann_benchmarks.plotting.draw import draw as draw_picture
 from ann_benchmarks.plotting.figure import View, create_plot
 from ann_benchmarks.plotting.scales import CHARACTER, logit, spaced
 from ann_benchmarks.plotting.styles import LIGHT_COLORS, assign_styles, told_apart
@@ -54,7 +54,7 @@ def forbid_reading(monkeypatch):
 
 
 def draw(dataset="d", **options):
-    draw_dataset(request_of(dataset, **options))
+    draw_picture(request_of(dataset, **options))
 
 
 # --- cache ---
@@ -359,6 +359,6 @@ def test_styles_stay_with_names_and_tell_series_apart():
     assert len(set(many.values())) == 28
     of_one_color = {name: style for name, style in many.items() if style.color == 3}
     assert len(of_one_color) == 4
-    shown = told_apart(of_one_color)
+    shown = told_apart(many, of_one_color)
     assert len({style.color for style in shown.values()}) == 4 and shown.keys() == of_one_color.keys()
-    assert told_apart(styles) == styles and len(told_apart(many)) == 28
+    assert told_apart(styles, styles) == styles and len(told_apart(many, many)) == 28

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.plotting.canvas import add_labels, bars_note, draw_bars
-from ann_benchmarks.plotting.draw import draw_dataset
+from ann_benchmarks.plotting.draw import draw as draw_picture
 from ann_benchmarks.plotting.figure import View, create_plot, draw_series, fit_scales
 from ann_benchmarks.plotting.scales import parse_scale
 from ann_benchmarks.plotting.styles import assign_styles
@@ -81,7 +81,7 @@ def results(tmp_path, monkeypatch):
 
 
 def draw(x="recall", y="qps", output="picture.svg", **options):
-    draw_dataset(request_of(output=output, x=x, y=y, **{"y_scale": "log", **options}))
+    draw_picture(request_of(output=output, x=x, y=y, **{"y_scale": "log", **options}))
     return Path(output)
 
 
@@ -293,8 +293,8 @@ def test_an_index_is_named_by_the_arguments_in_which_it_differs_only():
     [
         ({"target_recall": 0.9}, "--target-recall is for the metric qpsatrecall"),
         ({"target_recall": 0.999, "y": "qpsatrecall"}, r"no result reaches a recall of 0\.999; .*0\.9900"),
-        ({"target_recall": 95.0, "y": "qpsatrecall"}, "--target-recall 95 is no share"),
-        ({"target_recall": math.nan, "y": "qpsatrecall"}, "--target-recall nan is no share"),
+        ({"target_recall": 95.0, "y": "qpsatrecall"}, "--target-recall must be above 0"),
+        ({"target_recall": math.nan, "y": "qpsatrecall"}, "--target-recall must be above 0"),
     ],
 )
 def test_mistakes_about_the_target_are_one_line(results, options, message):

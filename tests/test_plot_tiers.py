@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import KIB, figure_text, size_text, three_digits
 from ann_benchmarks.fields.series import Series
-from ann_benchmarks.plotting.draw import draw_dataset, draw_tiers
+from ann_benchmarks.plotting.draw import draw as draw_picture
 from ann_benchmarks.plotting.published import read_tiers
 from ann_benchmarks.plotting.tier_figure import (
     create_tier_figure,
@@ -116,7 +116,7 @@ def results(tmp_path, monkeypatch):
 
 
 def drawn(output="tiers.svg", **options):
-    draw_tiers(request_of(output=output, **options))
+    draw_picture(request_of(output=output, **options), "tiers")
     return re.findall(r"<!-- (.*?) -->", Path(output).read_text(), re.DOTALL)
 
 
@@ -211,7 +211,7 @@ def test_the_command_writes_picture_and_table_into_results(results):
 
 
 def test_without_tiers_every_tier_is_a_curve(results, capsys):
-    draw_dataset(request_of(output="x.svg", y_scale="log", series=["all"]))
+    draw_picture(request_of(output="x.svg", y_scale="log", series=["all"]))
     assert "algorithms: 13" in capsys.readouterr().out
     assert "vchord-c32-hugepages-sb128MB-ram544MB" in Path("x.svg").read_text()
 
@@ -291,7 +291,7 @@ def test_figures_and_sizes_are_written_for_people():
     [
         ({"dataset": "nope"}, r"unknown dataset 'nope': there are results of d \(count 10\)"),
         ({"target_recall": 0.99}, r"no result reaches a recall of 0\.99; the highest is 0\.9500"),
-        ({"target_recall": 95.0}, "--target-recall 95 is no share"),
+        ({"target_recall": 95.0}, "--target-recall must be above 0"),
         ({"batch": True}, "nothing to plot: no batch result"),
         ({"published": "5x"}, "no published figures named '5x': there are 100m, 1b, 5m, d"),
         ({"output": Path("x.doc")}, "must end in one of"),
@@ -300,13 +300,13 @@ def test_figures_and_sizes_are_written_for_people():
 )
 def test_mistakes_are_one_line(results, options, message):
     with pytest.raises(UserError, match=message) as error:
-        draw_tiers(request_of(**{"output": "x.png", **options}))
+        draw_picture(request_of(**{"output": "x.png", **options}), "tiers")
     assert "\n" not in str(error.value)
 
 
 def test_unwritable_results_folder_sends_both_files_here(results, capsys):
     Path("results/d-tiers.png").mkdir()  # what root cannot overwrite either
-    draw_tiers(request_of())
+    draw_picture(request_of(), "tiers")
     assert "current folder" in capsys.readouterr().err
     assert Path("d-tiers.png").exists() and Path("d-tiers.md").exists()
 

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.plotting.draw import draw_dataset
+from ann_benchmarks.plotting.draw import draw as draw_picture
 from ann_benchmarks.plotting.lines import LinePlot, draw_lines
-from ann_benchmarks.plotting.overlay import table_beside
-from ann_benchmarks.plotting.published import PublishedPoints, read_points, read_series
+from ann_benchmarks.plotting.published import PublishedPoints, published_table, read_points, read_series
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.views.points import Point, over_first
 
@@ -46,7 +45,7 @@ def results(tmp_path, monkeypatch):
 
 
 def drawn(x="recall", y="qps", **options):
-    draw_dataset(request_of(output="x.svg", x=x, y=y, y_scale="log", **options))
+    draw_picture(request_of(output="x.svg", x=x, y=y, y_scale="log", **options))
     return texts_of("x.svg")
 
 
@@ -198,7 +197,7 @@ def rows_of(markdown):
 
 
 def test_own_rows_stand_beside_published_ones():
-    markdown = table_beside({"ef_search 20": CLIENTS}, read_series(SCALING), "clients", "QPS")
+    markdown = published_table({"ef_search 20": CLIENTS}, read_series(SCALING), "clients", "QPS")
     rows = rows_of(markdown)
     assert rows[0] == ["ef_search 20", "1", "100.0 (90.00 to 110.0)", "1,120", "0.08929"]
     assert ["ef_search 20", "64", "-", "49,731", "-"] in rows and len(rows) == 6 * 7
@@ -209,7 +208,7 @@ def test_own_rows_stand_beside_published_ones():
 def test_a_single_published_curve_is_beside_all():
     theirs = PublishedPoints("other, another machine", {"theirs": [Point(1, 50.0), Point(8, 200.0)]})
     own = {"a": CLIENTS, "b": [Point(1, 10.0)]}
-    rows = rows_of(table_beside(own, theirs, "clients", "QPS", normalise=True))
+    rows = rows_of(published_table(own, theirs, "clients", "QPS", normalise=True))
     assert rows[0] == ["a (theirs)", "1", "1.000 (0.9000 to 1.100)", "1.000", "1.000"]
     assert [row[:2] for row in rows] == [
         *(["a (theirs)", x] for x in ("1", "2", "4", "8")),
@@ -220,7 +219,7 @@ def test_a_single_published_curve_is_beside_all():
 def test_curves_with_other_names_can_be_put_together():
     theirs = PublishedPoints("o, another machine", {"NVMe": [Point(1, 50.0)], "gp3": [Point(1, 25.0)]})
     own = {"unlimited": [Point(1, 10.0)], "x|y": [Point(1, 5.0)]}
-    rows = rows_of(table_beside(own, theirs, "n", "QPS", same={"unlimited": "NVMe"}))
+    rows = rows_of(published_table(own, theirs, "n", "QPS", same={"unlimited": "NVMe"}))
     assert rows == [
         ["unlimited (NVMe)", "1", "10.00", "50.00", "0.2000"],
         ["x\\|y", "1", "5.000", "-", "-"],

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.plotting.draw_recalls import draw_recalls
+from ann_benchmarks.plotting.draw import draw as draw_picture
 from ann_benchmarks.reporting.content import Shown
 from ann_benchmarks.reporting.document import Paragraph, Picture
 from ann_benchmarks.reporting.recalls import recall_picture, recall_table, tail_statements
@@ -160,11 +160,11 @@ def test_results_have_the_tail_of_their_own_answers(results):
 
 
 def test_plot_draws_recall_by_query(results, capsys):
-    draw_recalls(request_of("d", "tails.svg"))
+    draw_picture(request_of("d", "tails.svg"), "recalls")
     assert "wrote tails.svg (series: 2)" in capsys.readouterr().out
     text = (results / "tails.svg").read_text()
     assert "even, mean recall 0.9500" in text and "d (k = 10, target recall 0.95)" in text
     with pytest.raises(UserError, match=r"recall of 0.99; the highest is 0.9500; --target-recall lowers"):
-        draw_recalls(request_of("d", target_recall=0.99))
+        draw_picture(request_of("d", target_recall=0.99), "recalls")
     with pytest.raises(UserError, match="leave out --published"):
-        draw_recalls(request_of("d", published="1b"))
+        draw_picture(request_of("d", published="1b"), "recalls")

@@ -146,7 +146,7 @@ def test_what_there_is_is_named_when_nothing_fits(results, tmp_path, monkeypatch
         report_results("mine", count=5)
     with pytest.raises(UserError, match="unknown dataset 'mien'"):
         report_results("mien")
-    with pytest.raises(UserError, match="--target-recall 2 is no share"):
+    with pytest.raises(UserError, match="--target-recall must be above 0"):
         report_results("mine", options=ReportOptions(target_recall=2.0))
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")

@@ -1,8 +1,9 @@
 """What all pictures share: labels, legends, notes, interval bars, the frame, and the file."""
 
 import math
+import textwrap
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,18 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
+from matplotlib.lines import Line2D
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import atomic_path
-from ann_benchmarks.results.metrics import all_metrics
+from ann_benchmarks.results.metrics import all_metrics, pareto_frontier
 from ann_benchmarks.views.points import Point
 
-from .styles import DASHES
+from .published import PublishedPoints
+from .styles import DASHES, MARKERS
 
 GREY = "0.35"
+GREYS = ("0.5", "0.72")
 LONGEST_LEGEND = 30  # entries in one column
 SIZE = 7.5  # of the letters of a label, in points, as all lengths here
 WIDTH = 0.56  # of a letter, in sizes
@@ -30,6 +34,9 @@ BARS = "bars: 95% intervals"
 SIDES = ((1, -1), (1, 1), (-1, 1), (-1, -1))  # below on the right first: a curve of ever larger indexes rises
 
 Box = tuple[float, float, float, float]  # left, bottom, right, top
+LONGEST_LABEL = 34  # of a line in the legend
+HOLLOW: dict[str, Any] = {"lw": 1.3, "ms": 5, "mfc": "white"}
+DASH = (0, (4.0, 2.0))
 EDGED: dict[str, Any] = {"ms": 7, "mec": "white", "mew": 0.6, "clip_on": False}
 
 
@@ -201,3 +208,38 @@ def picture_path(output: Path, name: str) -> Path:
     if output.is_dir():
         return output / name
     return output if output.suffix else output.with_name(f"{output.name}.png")
+
+
+def heading(label: str) -> tuple[Line2D, str]:
+    """Return the entry of a legend above those of another machine."""
+    return Line2D([], [], ls=""), textwrap.fill(label, LONGEST_LABEL)
+
+
+def greys(names: Iterable[str]) -> dict[str, str]:
+    """Give each name one of the greys."""
+    return {name: GREYS[i % len(GREYS)] for i, name in enumerate(dict.fromkeys(names))}
+
+
+def draw_published(
+    axes: Axes,
+    others: PublishedPoints,
+    markers: Mapping[str, str] | None = None,
+    metrics: tuple[str, str] | None = None,
+) -> tuple[list[Line2D], list[str]]:
+    """Draw the points, joined where they are steps of a curve; return what to add to the legend.
+
+    Names in `markers` get these. With two metrics a curve joins its Pareto frontier only.
+    """
+    first, text = heading(others.label)
+    handles, names = [first], [text]
+    colors = greys(others.series)
+    for i, (name, points) in enumerate(others.series.items()):
+        marker = (markers or {}).get(name) or MARKERS[i % len(MARKERS)]
+        look = {"color": colors[name], "marker": marker, "clip_on": False, "zorder": 1.8, **HOLLOW}
+        curve = list(points)
+        if others.joined and metrics:
+            frontier, _ = pareto_frontier([(point.x, point.y) for point in points], *metrics)
+            curve = [points[j] for j in frontier]
+        handles += axes.plot(*coordinates(curve), ls=DASH if others.joined else "", **look)
+        names.append(name)
+    return handles, names

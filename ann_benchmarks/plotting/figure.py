@@ -23,12 +23,12 @@ from .canvas import (
     bars_note,
     coordinates,
     draw_bars,
+    draw_published,
     frame,
     line_style,
     save,
     slack_note,
 )
-from .overlay import draw_published
 from .published import PublishedPoints
 from .scales import Scale, apply_scale, parse_scale, with_room
 from .styles import LIGHT_COLORS, MARKERS, Style, assign_styles

@@ -8,17 +8,29 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import plain_number
+from ann_benchmarks.common.numbers import percent_text, plain_number, share_text
+from ann_benchmarks.results.tails import RecallTail
 from ann_benchmarks.views.points import Point, ordered
 
-from .canvas import BARS, EDGED, GREY, add_legend, add_note, coordinates, draw_bars, frame, line_style, save
-from .overlay import draw_published
+from .canvas import (
+    BARS,
+    EDGED,
+    GREY,
+    add_legend,
+    add_note,
+    coordinates,
+    draw_bars,
+    draw_published,
+    frame,
+    line_style,
+    save,
+)
 from .published import PublishedPoints
 from .scales import apply_scale, parse_scale, spaced, with_room
-from .styles import LIGHT_COLORS, MARKERS
+from .styles import LIGHT_COLORS, MARKERS, Style
 
 CLOSE = 2.0  # the largest value over the smallest, below which a linear axis from 0 shows more
 FAR = 4.0  # the same of x, from which on a logarithmic axis does
@@ -141,3 +153,45 @@ def fit(axes: Axes, own: Sequence[Point], theirs: Sequence[Point], plot: LinePlo
         ticks = spaced(values, forward, axes.get_xlim())
         axes.set_xticks(ticks, [plain_number(tick) for tick in ticks])
         axes.xaxis.set_minor_locator(NullLocator())
+
+
+SIZE = (8.5, 5.0)  # inches
+FEW_STEPS = 20  # with marks
+COMPARED = "compare two lines only where their mean recalls are nearly equal"
+
+
+def create_recall_figure(
+    tails: Sequence[RecallTail], output: Path, title: str, styles: Mapping[str, Style]
+) -> None:
+    """Draw the share of queries with a recall below x. A series whose queries miss nothing has no line.
+
+    The y axis is logarithmic, because a tail is a small share of the queries.
+    """
+    figure = Figure(figsize=SIZE)
+    axes = figure.subplots()
+    handles, names = [], []
+    for tail in tails:
+        name = tail.run.algorithm
+        style, is_marked = styles[name], tail.steps <= FEW_STEPS
+        (line,) = axes.plot(
+            [x for x, _ in tail.below],
+            [y for _, y in tail.below],
+            **{**EDGED, "ms": 5 if is_marked else 0},
+            marker=MARKERS[style.marker],
+            ls=line_style(style.dash),
+            color=LIGHT_COLORS[style.color],
+            drawstyle="steps-pre",
+            lw=1.6,
+        )
+        handles.append(line)
+        names.append(f"{name}, mean recall {share_text(tail.mean)}")
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: percent_text(share)))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlim(right=1.0)
+    axes.set_xlabel("Recall of a query")
+    axes.set_ylabel("Share of queries below it")
+    frame(axes, title)
+    add_note(axes, f"lower is better; {COMPARED}")
+    add_legend(axes, handles, names)
+    save(figure, output)

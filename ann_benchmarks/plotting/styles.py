@@ -1,7 +1,7 @@
 """Colour, marker and line of each series, which stay with its name from plot to plot."""
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ann_benchmarks.results.file import iter_result_paths
@@ -41,11 +41,12 @@ def assign_styles(names: Iterable[str]) -> dict[str, Style]:
     return styles
 
 
-def told_apart(styles: dict[str, Style]) -> dict[str, Style]:
-    """Return the styles of what is shown together: no colour twice as long as there is one that none has."""
+def told_apart(known: Mapping[str, Style], names: Iterable[str]) -> dict[str, Style]:
+    """Return the styles of what is shown together: colours repeat only when none is free."""
+    styles = {name: known[name] for name in sorted(set(names)) if name in known}
     free = [color for color in range(len(LIGHT_COLORS)) if color not in {s.color for s in styles.values()}]
     apart: dict[str, Style] = {}
-    for name, style in sorted(styles.items()):
+    for name, style in styles.items():
         is_taken = any(style.color == other.color for other in apart.values())
         apart[name] = replace(style, color=free.pop(0)) if is_taken and free else style
     return apart

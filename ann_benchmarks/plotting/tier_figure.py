@@ -18,9 +18,21 @@ from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.views.points import Point
 from ann_benchmarks.views.tiers import PANELS, TierLine
 
-from .canvas import BARS, EDGED, GREY, add_legend, add_note, coordinates, draw_bars, line_style, save
+from .canvas import (
+    BARS,
+    EDGED,
+    GREY,
+    HOLLOW,
+    add_legend,
+    add_note,
+    coordinates,
+    draw_bars,
+    greys,
+    heading,
+    line_style,
+    save,
+)
 from .figure import decorate, fit_scales
-from .overlay import HOLLOW, greys, heading
 from .published import PublishedLines
 from .scales import Scale, spaced
 from .styles import LIGHT_COLORS, MARKERS, assign_styles

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import canonical_name, make_truth_file
-from ann_benchmarks.plotting.draw import checked_target, without_results
 from ann_benchmarks.pricing.costs import CostRequest
 from ann_benchmarks.results.comparable import clients, is_on_tier
 from ann_benchmarks.results.file import RESULTS_FOLDER, iter_result_paths
@@ -16,6 +15,7 @@ from ann_benchmarks.results.records import Record, iter_record_paths, read_recor
 from ann_benchmarks.results.runs import LeftOut, Run, load_runs, skipped
 from ann_benchmarks.results.tails import counts_of
 from ann_benchmarks.submission.bundle import BundleRequest
+from ann_benchmarks.views.chosen import checked_target, without_results
 from ann_benchmarks.views.tiers import tier_runs
 
 from .bundling import write_bundle

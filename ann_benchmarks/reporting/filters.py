@@ -78,7 +78,7 @@ def checked_deciles(blocks: list[Block]) -> list[Block]:
 def create_decile_figure(lines: Mapping[str, Sequence[Decile]], output: Path, title: str) -> None:
     """Draw the lines of one filter set; the x axis has the mean of a decile's least and most matches."""
     figure = Figure(figsize=(10.0, 6.2))
-    styles = told_apart(assign_styles(lines))
+    styles = told_apart(assign_styles(lines), lines)
     grid = figure.subplots(2, 2, sharex=True, gridspec_kw={"hspace": 0.22, "wspace": 0.18})
     handles = {}
     for axes, (metric, label) in zip(grid.flat, PANELS.items(), strict=True):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 
 from ann_benchmarks.common.numbers import share_text
-from ann_benchmarks.plotting.recall_figure import COMPARED, create_recall_figure
+from ann_benchmarks.plotting.lines import COMPARED, create_recall_figure
 from ann_benchmarks.plotting.styles import assign_styles, told_apart
 from ann_benchmarks.results.intervals import Interval, interval_text
 from ann_benchmarks.results.metrics import all_metrics
@@ -26,9 +26,7 @@ def recall_picture(shown: Shown) -> list[Block]:
     path = shown.file("recalls")
     names = [tail.run.algorithm for tail in tails[:MOST_ROWS]]
     styles = {**assign_styles(names), **shown.styles}
-    create_recall_figure(
-        tails[:MOST_ROWS], path, shown.title, told_apart({name: styles[name] for name in names})
-    )
+    create_recall_figure(tails[:MOST_ROWS], path, shown.title, told_apart(styles, names))
     caption = (
         f"Recall by query, of each curve's result next to a recall of {shown.target:g}: the share of queries"
         f" below each recall. Lower is better; {COMPARED}."

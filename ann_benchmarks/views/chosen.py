@@ -8,8 +8,12 @@ from typing import Any
 from ann_benchmarks.common.errors import UserError, closest
 from ann_benchmarks.common.names import star_pattern
 from ann_benchmarks.common.numbers import counted
+from ann_benchmarks.data.datasets import dataset_names
 from ann_benchmarks.fields.series import Series
+from ann_benchmarks.results.at_recall import may_reach
 from ann_benchmarks.results.comparable import is_on_tier, memory_of
+from ann_benchmarks.results.file import iter_result_paths
+from ann_benchmarks.results.metrics import TARGET_RECALL
 from ann_benchmarks.results.runs import Run
 
 from .facets import FACETS, NO_FACET, ONE_PROCESS, Facet, load_text, servers
@@ -128,3 +132,35 @@ def filtered_of_one_load(runs: Sequence[Run]) -> Choice:
     return of_one_load(
         [run for run in runs if run.series.filter and not run.series.is_open], FACETS["filter"], OTHER_LOADS
     )
+
+
+def checked_target(recall: float | None) -> float:
+    """Return the recall to be reached; UserError if it is not a share above 0."""
+    target = TARGET_RECALL if recall is None else recall
+    if not 0 < target <= 1:
+        raise UserError(f"--target-recall must be above 0 and at most 1, and not {target:g}")
+    return target
+
+
+def check_reached(runs: Sequence[Run], target: float) -> None:
+    """Raise UserError, which names the highest recall, if no result may reach the target."""
+    if not any(may_reach(run, target) for run in runs):
+        highest = max(run.metrics["recall"] for run in runs)
+        raise UserError(
+            f"nothing to plot: no result reaches a recall of {target:g}; the highest is {highest:.4f}"
+        )
+
+
+def without_results(dataset: str, count: int) -> str:
+    """Say why there is nothing to plot for a dataset, and what there is."""
+    available: dict[str, set[int]] = {}
+    for path in iter_result_paths():
+        if path.parts[-3].isdecimal():
+            available.setdefault(path.parts[-4], set()).add(int(path.parts[-3]))
+    there_is = "; ".join(
+        f"{name} (count {', '.join(map(str, sorted(counts)))})" for name, counts in sorted(available.items())
+    )
+    hint = f"there are results of {there_is}" if there_is else "results/ is empty: run run.py first"
+    if dataset in available or dataset in dataset_names():
+        return f"nothing to plot for {dataset} with count {count}: {hint}"
+    return f"unknown dataset '{dataset}': {hint}"

@@ -256,7 +256,7 @@ def detail_page(
         "links": {"column": page.links, "files": page.files},
         "charts": [{key: chart[key] for key in ("id", "x", "y", "better")} for chart in charts],
         "styles": {
-            column: styles_data(told_apart({name: known[name] for name in words[column] if name in known}))
+            column: styles_data(told_apart(known, words[column]))
             for column, known in styles.items()
             if column in words
         },
@@ -289,7 +289,7 @@ def preview(page: Page, styles: Styles) -> Iterator[dict[str, Any]]:
             continue
         of_name.setdefault(run.series.name if page.is_of_dataset else page.titles[id(run)], []).append(run)
     known = styles["algorithm" if page.is_of_dataset else "dataset"]
-    apart = styles_data(told_apart({name: known[name] for name in of_name}))
+    apart = styles_data(told_apart(known, of_name))
     for name, runs in of_name.items():
         values = pairs(runs, PREVIEW)
         frontier, _ = pareto_frontier(values, *all_plot_variants[PREVIEW])
