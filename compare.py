@@ -18,12 +18,10 @@ from pathlib import Path
 from ann_benchmarks.common.cli import path_or_pattern, positive_int, read_by, run_command
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.numbers import read_number
-from ann_benchmarks.comparing.at_recall import at_recall
-from ann_benchmarks.comparing.listing import list_runs, show_run
 from ann_benchmarks.comparing.matching import SideBySide, compare
 from ann_benchmarks.comparing.measurements import METRICS
-from ann_benchmarks.comparing.sides import ResultFilter, read_side
-from ann_benchmarks.comparing.tables import FORMATS, headline, render
+from ann_benchmarks.comparing.sides import ResultFilter, at_recall, read_side
+from ann_benchmarks.comparing.tables import FORMATS, headline, list_runs, render, show_run
 from ann_benchmarks.comparing.verdicts import UNDECIDED, Criteria, conclusion, failures, percent, status
 from ann_benchmarks.results.file import RESULTS_FOLDER
 

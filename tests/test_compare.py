@@ -316,6 +316,16 @@ def test_what_is_hard_for_both_is_no_doubt_about_their_ratio(call):
     assert "measuring for longer would not show less than" in said and "a dataset with more queries" in said
 
 
+def test_the_throughput_of_rounds_is_that_of_plots_and_their_ratio_that_of_the_rounds(call):
+    rounds = {"rounds": "r", "run_rounds": [0, 1, 2, 3], "runs": (1.0, 2.0, 1.0, 2.0)}
+    measured(".", 0.001, "before", **rounds)
+    measured(".", 0.002, "after", **rounds)
+    (point, mean) = rows(call("before", "after", "--format", "csv")[1])
+    for row in (point, mean):
+        assert row["judged_by"] == "rounds" and float(row["ratio"]) == pytest.approx(0.5)
+        assert (float(row["a"]), float(row["b"])) == pytest.approx((750.0, 375.0))
+
+
 def test_an_index_counts_once(call, tmp_path):
     a, b = repeated(tmp_path, "a", 0.001), repeated(tmp_path, "b", 0.001, build_time=11.0)
     out = call("--a", *a, "--b", *b, "--format", "csv")[1]

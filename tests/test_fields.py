@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ann_benchmarks.comparing.changes import properties
+from ann_benchmarks.comparing.measurements import properties
 from ann_benchmarks.experiments.findings import StepPoint
 from ann_benchmarks.fields.rows import FIELDS, GROUPS, Field
 from ann_benchmarks.fields.series import ATTRIBUTE, Series, series_from, series_of

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.comparing.matching import compare
-from ann_benchmarks.comparing.order import are_in_blocks
+from ann_benchmarks.comparing.measurements import are_in_blocks
 from ann_benchmarks.comparing.verdicts import NOT_SLOWER, SLOWER, UNDECIDED, Criteria, status, warnings
 from ann_benchmarks.load.search import overstatement, smallest_reaching
 from ann_benchmarks.reporting.answer import statements

@@ -20,8 +20,7 @@ from ann_benchmarks.results.judging import (
     with_doubt,
 )
 
-from .measurements import METRICS, Key, MeasuredPoint
-from .order import are_in_blocks
+from .measurements import METRICS, Key, MeasuredPoint, are_in_blocks
 from .sides import by_key, estimates
 
 
@@ -94,7 +93,7 @@ def compare(
     in_blocks = are_in_blocks(a, b)
     compared = {metric: compare_metric(metric, pairs, noise, paired) for metric in METRICS}
     if in_blocks:
-        compared = {metric: found and _of_blocks(metric, found) for metric, found in compared.items()}
+        compared = {name: found and _in_blocks(name, found) for name, found in compared.items()}
     return SideBySide(
         pairs,
         ["/".join(key) for key in of_a if key not in of_b],
@@ -187,22 +186,21 @@ def _doubt(pair: PointPair) -> float:
     return math.hypot(recall_doubt(a, b), a.doubt, b.doubt) if a is not None and b is not None else 0.0
 
 
-def _of_blocks(metric: str, found: Compared) -> Compared:
+def _in_blocks(metric: str, found: Compared) -> Compared:
     """Judge by what was measured in blocks: nothing shows how far the machine's speed has drifted."""
-    if not METRICS[metric].drifts:
-        return found
-    points = [(pair, _unsure(difference)) for pair, difference in found.points]
-    return replace(found, points=points, mean=_unsure(found.mean))
 
+    def judged(one: Difference) -> Difference:
+        is_doubtful = METRICS[metric].drifts and one.is_sure and one.by != "rounds"
+        return replace(one, by="blocks") if is_doubtful else one
 
-def _unsure(found: Difference) -> Difference:
-    return replace(found, by="blocks") if found.is_sure and found.by != "rounds" else found
+    return replace(found, points=[(pair, judged(one)) for pair, one in found.points], mean=judged(found.mean))
 
 
 def _by_rounds(pairs: Sequence[PointPair]) -> Difference | None:
     """Compare the throughputs of points that were measured in the same rounds; None where they were not.
 
     Of several points, each round counts once with their geometric mean: what slows one slows the others.
+    The ratio is that of the rounds; the throughputs beside it are those of all runs, as in plots and reports.
     """
     if any(len(side) != 1 or side[0].has_rate for pair in pairs for side in (pair.a, pair.b)):
         return None
@@ -210,18 +208,20 @@ def _by_rounds(pairs: Sequence[PointPair]) -> Difference | None:
     if len({speed.mark for side in sides for speed in side}) != 1:
         return None
     shared = sorted(set.intersection(*(set(speed.by_round) for side in sides for speed in side)))
-    of_a, of_b = ([fmean(speed.by_round[n] for speed in side) for n in shared] for side in sides)
-    return difference_of_pairs(of_a, of_b, "rounds") if len(shared) >= FEWEST_ROUNDS else None
+    in_a, in_b = ([fmean(speed.by_round[n] for speed in side) for n in shared] for side in sides)
+    if len(shared) < FEWEST_ROUNDS:
+        return None
+    found = difference_of_pairs(in_a, in_b, "rounds")
+    a, b = (math.exp(fmean(speed.level for speed in side)) for side in sides)
+    return replace(found, a=a, b=b, paired_ratio=found.ratio)
 
 
 def _in_turn(metric: str, pair: PointPair) -> tuple[list[Estimate], list[Estimate]]:
     """Return the estimates of the repetitions that have it on both sides, in their order."""
-    a, b = (
-        {point.source: found for point in side if (found := point.estimate(metric))}
-        for side in (pair.a, pair.b)
-    )
-    common = sorted(a.keys() & b.keys())
-    return [a[source] for source in common], [b[source] for source in common]
+    rows = [_table(metric, [side]).get(pair.key, {}) for side in (pair.a, pair.b)]
+    common = sorted(rows[0].keys() & rows[1].keys())
+    a, b = ([Estimate(row[source], math.nan, 1) for source in common] for row in rows)
+    return a, b
 
 
 def _mean_variance(metric: str, sides: Iterable[Sequence[MeasuredPoint]]) -> float:

@@ -1,22 +1,44 @@
-"""Points as they are compared: what a result file says about one, and the metrics that are compared."""
+"""Points as they are compared: what a result file says about one, and the metrics that are compared.
+
+A machine whose speed drifts makes the side that was measured later look slower, or faster. Where the sides
+take turns, the drift is in the spread of each; where they do not, nothing shows it.
+"""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from statistics import variance
 from typing import Any
 
+from ann_benchmarks.common.text import from_json
+from ann_benchmarks.fields.rows import FIELDS
 from ann_benchmarks.results.equal_recall import Standing
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.judging import Estimate
 from ann_benchmarks.results.measurement import of_runs, throughput
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.percentiles import known_percentile
-from ann_benchmarks.results.speeds import Speed, speed_of
+from ann_benchmarks.results.speeds import Speed, numbers, speed_of
 
 Key = tuple[str, ...]
+LONG = 3  # repetitions to a stretch of one side, on average; 17% of random orders of five and five have it
+MACHINE = ("cpu", "cores", "memory_bytes", "kernel", "python", "framework_version")
+INDEX = (
+    "dataset", "truth", "distance", "build_arguments",
+    "target_recall", "target_value", "target_missed",
+    "shared_buffers", "maintenance_work_mem", "max_parallel_maintenance_workers", "prewarmed_by",
+    "docker_image", "docker_image_id", "container_memory_bytes", "graph_overflow_rows",
+)  # fmt: skip
+LOAD = (
+    "algo", "loop", "asked_duration", "asked_queries", "run_count", "count", "warmup", "client_machines",
+    "tier", "tier_ram", "tier_shared_buffers",
+)  # fmt: skip
+PLAN_PARTS = ("Scan Direction", "Parallel Aware", "Order By", "Index Cond", "Filter", "Sort Key", "Output")
+FREE_DISK = "setting max_wal_size"  # embedded servers choose a different one each time, by the free disk
 QUICK, QUICK_SHARE = "latency_p10", 0.1  # the time of a query that nothing disturbs
 
 
@@ -140,3 +162,66 @@ METRICS: dict[str, ComparedMetric] = {
         "Index (MB)", _sum("index_size", scale=1 / 1024), "larger", "smaller", True, drifts=False
     ),
 }
+
+
+def are_in_blocks(a: Sequence[MeasuredPoint], b: Sequence[MeasuredPoint]) -> bool:
+    """Whether repetitions of a side were measured in long stretches, such as all of A before all of B.
+
+    False where a side has no time, or neither has repetitions.
+    """
+    times = [(at, name) for name, side in (("A", a), ("B", b)) for at in _starts(side)]
+    if len(times) < 3 or any(math.isnan(at) for at, _ in times):
+        return False
+    names = [name for _, name in sorted(times)]
+    stretches = 1 + sum(one != other for one, other in pairwise(names))
+    return stretches <= max(2, round(len(names) / LONG))
+
+
+def _starts(side: Iterable[MeasuredPoint]) -> list[float]:
+    """Return when each repetition began, in UNIX seconds, NaN where that is not known."""
+    starts: dict[int, float] = {}
+    for point in side:
+        at = started(point)
+        known = starts.setdefault(point.source, at)
+        starts[point.source] = at if math.isnan(known) else min(known, at)
+    return list(starts.values())
+
+
+def started(point: MeasuredPoint) -> float:
+    """Return when a point's first run began, else when the point did; NaN where it does not say so."""
+    if runs := numbers(point.attrs.get("run_started")):
+        return min(runs)
+    try:
+        return datetime.fromisoformat(str(point.attrs.get("started_at"))).timestamp()
+    except ValueError:
+        return math.nan
+
+
+def property_names() -> list[str]:
+    """Return the attributes that are compared, in the order in which they are shown."""
+    return [*MACHINE, *INDEX, *LOAD, *(field.attribute for field in FIELDS.values() if field.attribute)]
+
+
+def properties(attrs: Mapping[str, Any]) -> dict[str, str]:
+    """Return as text what was requested and under which conditions, without what differs each time."""
+    found = {name: attrs[name] for name in property_names() if name in attrs}
+    found |= {name: value for name, value in attrs.items() if name.endswith("_version")}
+    found |= {
+        f"setting {name}": value for name, value in from_json(attrs.get("settings"), dict[str, Any]()).items()
+    }
+    found.pop(FREE_DISK, None)
+    if plan := plan_lines(from_json(attrs.get("plan"), dict[str, Any]())):
+        found["plan"] = "\n".join(plan)
+    return {name: str(value) for name, value in found.items()}
+
+
+def plan_lines(node: Mapping[str, Any], depth: int = 0) -> list[str]:
+    """Write a plan as indented lines, without costs and without names of tables and indexes."""
+    if not node:
+        return []
+    table = f"{node.get('Alias', '')}."
+    parts = [f"{name}: {node[name]}".replace(table, "") for name in PLAN_PARTS if name in node]
+    lines = ["  " * depth + "; ".join([str(node.get("Node Type", "?")), *parts])]
+    inner = node.get("Plans")
+    children = [child for child in inner if isinstance(child, dict)] if isinstance(inner, list) else []
+    return lines + [line for child in children for line in plan_lines(child, depth + 1)]

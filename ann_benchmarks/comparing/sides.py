@@ -1,16 +1,19 @@
 """What A and B name, and its points: folders of results, series, runs of --list, single files."""
 
 import hashlib
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError, closest
 from ann_benchmarks.common.names import matching
 from ann_benchmarks.fields.series import BESIDE
+from ann_benchmarks.results.equal_recall import Standing, standing
 from ann_benchmarks.results.file import RESULTS_FOLDER, read_attributes, read_more
 from ann_benchmarks.results.judging import Estimate
 from ann_benchmarks.results.percentiles import QUERIES
@@ -192,3 +195,39 @@ def by_key(side: Iterable[MeasuredPoint]) -> dict[Key, list[MeasuredPoint]]:
 def estimates(metric: str, points: Iterable[MeasuredPoint]) -> list[Estimate]:
     """Return the known values of a metric."""
     return [found for point in points if (found := point.estimate(metric)) is not None]
+
+
+def at_recall(side: Sequence[MeasuredPoint], recall: float) -> list[MeasuredPoint]:
+    """Return each series' repetitions as they are at a recall; UserError where no series reaches it.
+
+    The throughput is taken between the points next to that recall, which all repetitions choose together. All
+    other figures are those of the nearest point.
+    """
+    series: dict[Key, list[list[MeasuredPoint]]] = {}
+    for key, repetitions in by_key(side).items():
+        if all(point.recall is not None and point.estimate("qps") for point in repetitions):
+            series.setdefault(key[:-1], []).append(repetitions)
+    found = []
+    for key, points in series.items():
+        speeds = [replace(one[0].speed, rates=[r for m in one for r in m.speed.rates]) for one in points]
+        if stands := standing(speeds, recall):
+            found += [replace(point, key=(*key, "")) for point in _repetitions(points, stands)]
+    if not found:
+        raise UserError(f"no point reaches a recall of {recall:g}: {side[0].path.parent} and others")
+    return found
+
+
+def _repetitions(points: Sequence[Sequence[MeasuredPoint]], stands: Standing) -> list[MeasuredPoint]:
+    """Return the nearest point of each repetition, with the throughput at the recall."""
+    levels = [{point.source: point.speed.level for point in one} for one in points]
+    means = [fmean(of_point.values()) for of_point in levels]
+    found = []
+    for point in points[stands.chosen[0]]:
+        level = stands.shift + math.fsum(
+            weight * levels[i].get(point.source, means[i]) for i, weight in stands.weights.items()
+        )
+        scale = math.exp(point.speed.level - level)
+        seconds = [scale / rate for rate in point.speed.rates]
+        attrs = {**point.attrs, "run_seconds": seconds, "best_search_time": min(seconds)}
+        found.append(replace(point, attrs=attrs, stands=stands))
+    return found

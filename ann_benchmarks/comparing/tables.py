@@ -4,17 +4,29 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.common.numbers import counted, figure_text
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.numbers import counted, figure_text, size_text
 from ann_benchmarks.common.text import clean_lines, clean_text
 from ann_benchmarks.results.judging import Difference
 
-from .changes import changes
-from .matching import SideBySide
-from .measurements import METRICS, MeasuredPoint
-from .verdicts import ALL_POINTS, Criteria, failures, percent, recall_differs, share_text, warnings
+from .matching import PointPair, SideBySide
+from .measurements import METRICS, MeasuredPoint, properties
+from .sides import ResultFilter, estimates, read_all, results_below, run_folders, run_id
+from .verdicts import (
+    ALL_POINTS,
+    Criteria,
+    changes,
+    failures,
+    median_recall,
+    percent,
+    recall_differs,
+    share_text,
+    warnings,
+)
 
 FORMATS = ("table", "markdown", "csv", "json")
 LEFTOVERS = 5  # that are named
@@ -108,13 +120,13 @@ def _text(
     judged = ["B", "B / A", f"{criteria.confidence} interval", "", "visible"]
     if metric in compared.metrics:
         rows = [
-            [pair.label, *_cells(metric, d, criteria), _recalls(pair.a, pair.b, recall_differs(pair))]
+            [pair.label, *_cells(metric, d, criteria), _recalls(pair)]
             for pair, d in compared.metrics[metric].points
         ]
         head = ["point", f"{METRICS[metric].title}: A", *judged, "recall"]
         yield from ("", *grid(form, head, rows, "lrrrrlrl", colors))
     rows = [
-        [METRICS[name].title, *_cells(name, c.mean, criteria), _of(name, len(c.points))]
+        [METRICS[name].title, *_cells(name, c.mean, criteria), _number(name, len(c.points))]
         for name, c in compared.metrics.items()
     ]
     yield from ("", *grid(form, [ALL_POINTS, "A", *judged, "of"], rows, "lrrrrlrl", colors), "")
@@ -148,51 +160,36 @@ def _cells(metric: str, difference: Difference, criteria: Criteria) -> list[str]
     ]
 
 
-def _of(metric: str, number: int) -> str:
-    if METRICS[metric].of_index:
-        return f"{number} index{'es' * (number > 1)}"
-    return counted(number, "point")
+def _number(metric: str, number: int) -> str:
+    return f"{number} index{'es' * (number > 1)}" if METRICS[metric].of_index else counted(number, "point")
 
 
-def _recalls(a: Iterable[MeasuredPoint], b: Iterable[MeasuredPoint], differs: bool) -> str:
-    texts = dict.fromkeys("-" if r is None else f"{r:.4f}" for r in map(_recall, (a, b)))
-    return " → ".join(texts) + (" (differs)" if differs and len(texts) > 1 else "")
-
-
-def _recall(side: Iterable[MeasuredPoint]) -> float | None:
-    known = sorted(point.recall for point in side if point.recall is not None)
-    return known[len(known) // 2] if known else None
+def _recalls(pair: PointPair) -> str:
+    texts = dict.fromkeys(
+        f"{found[0]:.4f}" if found else "-" for found in map(median_recall, (pair.a, pair.b))
+    )
+    return " → ".join(texts) + (" (differs)" if recall_differs(pair) and len(texts) > 1 else "")
 
 
 def _rows(compared: SideBySide, criteria: Criteria) -> Iterator[dict[str, Any]]:
     for metric, found in compared.metrics.items():
-        for pair, d in found.points:
-            recalls = {f"recall_{name}": _recall(side) for name, side in (("a", pair.a), ("b", pair.b))}
-            yield {
-                **{"figure": metric, "point": pair.label, "key": "/".join(pair.key)},
-                **_values(metric, d, criteria),
-                **{name: None if value is None else round(value, 4) for name, value in recalls.items()},
-                "recall_differs": recall_differs(pair),
+        for pair, d in [*found.points, (None, found.mean)]:
+            known = [median_recall(side) for side in (pair.a, pair.b)] if pair else [None, None]
+            low, high = d.interval(criteria.error_rate)
+            numbers = {
+                **{"a": d.a, "b": d.b, "ratio": d.ratio, "low": low, "high": high},
+                **{"p": d.p, "p_adjusted": d.adjusted, "visible": d.visible(criteria.error_rate)},
             }
-        yield {
-            **{"figure": metric, "point": "geometric mean", "key": None},
-            **_values(metric, found.mean, criteria),
-            **dict.fromkeys(("recall_a", "recall_b", "recall_differs")),
-        }
-
-
-def _values(metric: str, d: Difference, criteria: Criteria) -> dict[str, Any]:
-    low, high = d.interval(criteria.error_rate)
-    visible = d.visible(criteria.error_rate)
-    numbers = {
-        **{"a": d.a, "b": d.b, "ratio": d.ratio, "low": low, "high": high},
-        **{"p": d.p, "p_adjusted": d.adjusted, "visible": visible},
-    }
-    return {
-        **{name: None if math.isnan(value) else value for name, value in numbers.items()},
-        **{"verdict": criteria.verdict(metric, d), "judged_by": d.by or None},
-        **{"repetitions_a": d.repetitions[0], "repetitions_b": d.repetitions[1]},
-    }
+            yield {
+                "figure": metric,
+                "point": pair.label if pair else "geometric mean",
+                "key": "/".join(pair.key) if pair else None,
+                **{name: None if math.isnan(value) else value for name, value in numbers.items()},
+                **{"verdict": criteria.verdict(metric, d), "judged_by": d.by or None},
+                **{"repetitions_a": d.repetitions[0], "repetitions_b": d.repetitions[1]},
+                **{f"recall_{side}": one and round(one[0], 4) for side, one in zip("ab", known, strict=True)},
+                "recall_differs": recall_differs(pair) if pair else None,
+            }
 
 
 def _content(compared: SideBySide, names: Sequence[str], criteria: Criteria) -> dict[str, Any]:
@@ -205,3 +202,82 @@ def _content(compared: SideBySide, names: Sequence[str], criteria: Criteria) -> 
         "slower": failures(compared, criteria),
         "warnings": list(warnings(compared, criteria)),
     }
+
+
+LIST = ("run", "started", "dataset", "k", "series", "points", "build (s)", "index (MB)", "versions",
+        "machine")  # fmt: skip
+
+
+def list_runs(roots: Sequence[Path], only: ResultFilter, form: str) -> str:
+    """Return a table of the runs below some folders, the oldest first."""
+    rows = []
+    for folder in run_folders(roots):
+        paths = results_below(folder.absolute())
+        if read := read_all((path, (), 0) for path in paths if only.takes(path)):
+            rows.append(_row(folder, read))
+    if not rows:
+        raise UserError(
+            f"no results in {' '.join(map(str, roots))}: measure some with run.py, or name a folder"
+        )
+    rows.sort(key=lambda row: (row[1], row[2:5]))
+    if form == "json":
+        return json.dumps([dict(zip(LIST, row, strict=True)) for row in rows], indent=2) + "\n"
+    if form == "csv":
+        return csv_text(LIST, rows)
+    return "\n".join(grid(form, LIST, rows, "lllrlrrrll")) + "\n"
+
+
+def _row(folder: Path, read: list[MeasuredPoint]) -> list[str]:
+    started = min(str(m.attrs.get("started_at", "-")) for m in read)
+    stated = [item for m in read for item in m.attrs.items() if item[0].endswith("_version")]
+    versions = {(name.removesuffix("_version"), str(value)) for name, value in stated}
+    return [
+        *(run_id(folder), started[:19], *folder.absolute().parts[-3:], str(len(read))),
+        *(_range(read, metric) for metric in ("build", "size")),
+        ", ".join(f"{name} {value}" for name, value in sorted(versions) if name != "framework") or "-",
+        _machine(read[0]),
+    ]
+
+
+def _range(read: list[MeasuredPoint], metric: str) -> str:
+    values = sorted(found.value for found in estimates(metric, read))
+    return " to ".join(dict.fromkeys(figure_text(v) for v in values[:: max(len(values) - 1, 1)])) or "-"
+
+
+def _machine(m: MeasuredPoint) -> str:
+    memory = m.number("memory_bytes")
+    size = size_text(memory) if memory > 0 else ""
+    cores = f"{m.attrs['cores']} cores" if "cores" in m.attrs else ""
+    return ", ".join(filter(None, [str(m.attrs.get("cpu", "")), cores, size])) or "-"
+
+
+def show_run(read: list[MeasuredPoint], form: str) -> str:
+    """Return all that is known about the points of a run: what they have in common, then each of them."""
+    if form == "json":
+        content = [{"file": str(m.path), "attributes": dict(m.attrs)} for m in read]
+        return json.dumps(content, indent=2) + "\n"
+    head = ["point", *(metric.title for metric in METRICS.values()), "recall", "runs", "started"]
+    rows = [_point(m) for m in read]
+    if form == "csv":
+        return csv_text(head, rows)
+    common = grid(form, ["all points", ""], list(_common(read)), "ll")
+    return "\n".join([*common, "", *grid(form, head, rows, "lrrrrrrrrrl")]) + "\n"
+
+
+def _common(read: list[MeasuredPoint]) -> Iterator[list[str]]:
+    """Yield each property, with all of its values."""
+    every = [properties(m.attrs) for m in read]
+    for name in dict.fromkeys(name for of_point in every for name in of_point):
+        values = dict.fromkeys(of_point.get(name, "-") for of_point in every)
+        is_plan = name == "plan" and len(values) > 1
+        yield [name, f"{len(values)} different ones" if is_plan else ", ".join(values)]
+
+
+def _point(m: MeasuredPoint) -> list[str]:
+    figures = [m.estimate(name) for name in METRICS]
+    recall = "-" if m.recall is None else f"{m.recall:.4f}"
+    return [
+        m.name,
+        *("-" if figure is None else figure_text(figure.value) for figure in figures),
+        *(recall, str(m.attrs.get("run_count", "-")), str(m.attrs.get("started_at", "-"))[:19]),
+    ]

@@ -1,19 +1,58 @@
-"""What is said about a comparison: words for each difference, warnings, and whether it fails a build."""
+"""What is said about a comparison: what else changed, words for differences, warnings, whether it fails."""
 
+import difflib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.judging import HIGHER, LOWER, MANY, NOISY, Difference
 
-from .changes import changes, is_of_machine
 from .matching import PointPair, SideBySide
-from .measurements import METRICS, MeasuredPoint
+from .measurements import MACHINE, METRICS, MeasuredPoint, properties, property_names
 
 NOT_SLOWER, SLOWER, UNDECIDED = 0, 1, 2  # exit statuses
 ALL_POINTS = "all points, geometric mean"
+
+
+class Change(NamedTuple):
+    """Something that differs between A and B, and in how many of the points."""
+
+    what: str
+    a: str
+    b: str
+    points: int
+
+
+def changes(pairs: Sequence[PointPair]) -> list[Change]:
+    """Return what differs, machine and versions first; from plans only the lines that differ."""
+    numbers: dict[tuple[str, str, str], int] = {}
+    for pair in pairs:
+        sides = [[properties(point.attrs) for point in side] for side in (pair.a, pair.b)]
+        for what in dict.fromkeys(name for side in sides for point in side for name in point):
+            values = (dict.fromkeys(point[what] for point in side if what in point) for side in sides)
+            before, after = (", ".join(side) or "-" for side in values)
+            if before != after:
+                before, after = _differing(before, after) if what == "plan" else (before, after)
+                place = (what, before, after)
+                numbers[place] = numbers.get(place, 0) + 1
+    rank: dict[str, float] = {name: i for i, name in enumerate(property_names())}
+    rank["version"] = len(MACHINE) - 0.5
+
+    def order(change: Change) -> tuple[float, str]:
+        name = "version" if change.what.endswith("_version") and change.what not in rank else change.what
+        return rank.get(name, len(rank) + (change.what == "plan")), change.what
+
+    return sorted((Change(*place, points) for place, points in numbers.items()), key=order)
+
+
+def _differing(a: str, b: str) -> tuple[str, str]:
+    """Return the lines of each that the other does not have."""
+    lines = list(difflib.ndiff(a.splitlines(), b.splitlines()))
+    before, after = ("\n".join(line[2:] for line in lines if line.startswith(mark)) or "-" for mark in "-+")
+    return before, after
 
 
 @dataclass(frozen=True)
@@ -104,7 +143,7 @@ def warnings(compared: SideBySide, criteria: Criteria) -> Iterator[str]:
         yield f"{METRICS[compared.judged_by].title} is not known for both sides"
         return
     differing = changes(compared.pairs)
-    if any(is_of_machine(change) for change in differing):
+    if any(change.what in MACHINE[:4] for change in differing):
         yield "A and B were measured on different machines, which may explain the differences"
     for what, text in (("truth", "vectors"), ("dataset", "datasets")):
         if any(change.what == what for change in differing):
@@ -151,14 +190,15 @@ def recall_differs(pair: PointPair) -> bool:
 
     Repetitions send the same queries, so that the median repetition stands for all.
     """
-    a, b = (_median_recall(side) for side in (pair.a, pair.b))
+    a, b = (median_recall(side) for side in (pair.a, pair.b))
     if a is None or b is None:
         return False
     (mean, (_, high)), (other_mean, (other_low, _)) = sorted((a, b), key=lambda recall: recall[0])
     return other_mean - mean > math.hypot(high - mean, other_mean - other_low)
 
 
-def _median_recall(side: list[MeasuredPoint]) -> tuple[float, Interval] | None:
+def median_recall(side: list[MeasuredPoint]) -> tuple[float, Interval] | None:
+    """Return the median of the known recalls, with its interval."""
     known = sorted((m.recall, m.recall_interval or Interval(0, 1)) for m in side if m.recall is not None)
     return known[len(known) // 2] if known else None
 

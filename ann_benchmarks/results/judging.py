@@ -55,7 +55,8 @@ class Difference:
 
     `by` names the source of the noise: repetitions, pairs of them, rounds, noise (of others), blocks (of
     repetitions, one side after the other), runs. `p` is the chance of such a difference where there is none;
-    `adjusted` is it among all that are judged together.
+    `adjusted` is it among all that are judged together. `paired_ratio` is the ratio of what was measured side
+    by side, where the values are those of more than that.
     """
 
     a: float  # geometric mean of the side's values
@@ -65,11 +66,12 @@ class Difference:
     freedom: float = math.nan
     by: str = ""
     adjusted: float = math.nan
+    paired_ratio: float = math.nan
 
     @property
     def ratio(self) -> float:
         """B / A."""
-        return self.b / self.a
+        return self.b / self.a if math.isnan(self.paired_ratio) else self.paired_ratio
 
     @property
     def is_judged(self) -> bool:
@@ -213,9 +215,12 @@ def together(differences: Sequence[Difference], of_repetitions: Difference | Non
     a, b = (
         math.exp(fmean(map(math.log, side))) for side in zip(*((d.a, d.b) for d in differences), strict=True)
     )
+    plain = Difference(a, b, first.repetitions)
+    if not all(math.isnan(d.paired_ratio) for d in differences):
+        plain = replace(plain, paired_ratio=math.exp(fmean(math.log(d.ratio) for d in differences)))
     if not all(d.is_judged for d in differences):
-        return Difference(a, b, first.repetitions)
+        return plain
     error, freedom = fmean(d.error for d in differences), min(d.freedom for d in differences)
     by = next((d.by for d in differences if not d.is_sure), first.by)
-    mean = Difference(a, b, first.repetitions, error, freedom, by)
+    mean = replace(plain, error=error, freedom=freedom, by=by)
     return replace(mean, adjusted=mean.p)
