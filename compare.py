@@ -84,7 +84,7 @@ def share(limits: str, fits: Callable[[float], bool]) -> Callable[[str], float]:
         number = read_number(text.removesuffix("%"))
         share = math.nan if number is None else number / 100 if text.endswith("%") else number
         if not fits(share):
-            raise UserError(f"'{shown(text)}' is no share {limits}, such as 5% or 0.05")
+            raise UserError(f"'{shown(text)}' must be a share {limits}, such as 5% or 0.05")
         return share
 
     return read_by(read)

@@ -28,7 +28,7 @@ from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.monitoring import Monitor, read_monitoring
 from ann_benchmarks.monitoring.monitor import Recording, Sample, Stretch
 from ann_benchmarks.monitoring.stored import monitored
-from ann_benchmarks.plotting.dashboard import draw_dashboard, panels_of, parts_of
+from ann_benchmarks.plotting.dashboard import choose_panels, draw_dashboard, split_parts
 from ann_benchmarks.results.file import read_result
 from ann_benchmarks.run.options import requested_execution
 from run import make_parser
@@ -170,7 +170,7 @@ def test_a_statistic_of_one_view_is_sampled_stored_and_drawn(server: Server, wat
             recording = monitor.cut()
         seen = monitored(recording)
         assert seen is not None
-        (panel,) = [panel for panel in panels_of(seen) if panel.title == "Access methods"]
+        (panel,) = [panel for panel in choose_panels(seen) if panel.title == "Access methods"]
         assert ([line.label for line in panel.lines], panel.unit) == (["seven times"], "1/s")
         with watch.running():
             watched_table.execute("CREATE ACCESS METHOD seven TYPE TABLE HANDLER heap_tableam_handler")
@@ -299,10 +299,10 @@ def test_a_picture_of_an_hour_and_of_a_container(tmp_path):
     picture = tmp_path / "an_hour.png"
     draw_dashboard(seen, picture, "$an_hour")
     assert 10_000 < picture.stat().st_size < 120_000
-    titles = [panel.title for panel in panels_of(seen) if panel.lines]
+    titles = [panel.title for panel in choose_panels(seen) if panel.lines]
     assert titles[0] == "CPU (of the whole host)"
     assert "network of the container" in titles
-    assert [[phase for phase, _ in part] for part in parts_of(seen)] == [["load", "build"], ["measure"]]
+    assert [[phase for phase, _ in part] for part in split_parts(seen)] == [["load", "build"], ["measure"]]
     with pytest.raises(UserError, match="its name must end in"):
         draw_dashboard(seen, tmp_path / "an_hour.unknown", "")
 

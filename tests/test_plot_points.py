@@ -15,7 +15,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.plotting.canvas import add_labels, bars_note, draw_bars
 from ann_benchmarks.plotting.draw import draw as draw_picture
-from ann_benchmarks.plotting.figure import View, create_plot, draw_series, fit_scales
+from ann_benchmarks.plotting.figure import View, create_plot, draw_curves, fit_scales
 from ann_benchmarks.plotting.scales import parse_scale
 from ann_benchmarks.plotting.styles import assign_styles
 from ann_benchmarks.results.export import export_results
@@ -165,7 +165,7 @@ def test_the_note_names_what_has_bars(points, note):
 
 def fitted_axes(points, x_scale, y_scale):
     axes = Figure().subplots()
-    drawn, _ = draw_series(axes, {"a": points}, View(), assign_styles("a"))
+    drawn, *_ = draw_curves(axes, {"a": points}, View(), assign_styles("a"))
     fit_scales(axes, points, [], ("recall", "qps"), (parse_scale(x_scale, "x"), parse_scale(y_scale, "y")))
     draw_bars(axes, drawn)
     axes.autoscale_view()  # as drawing does

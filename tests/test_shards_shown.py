@@ -9,7 +9,7 @@ from ann_benchmarks.definitions.selection import with_servers
 from ann_benchmarks.definitions.servers import ONE_SERVER, every_shards
 from ann_benchmarks.experiments.findings import StepPoint, selected
 from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.plotting.lines import looks_of
+from ann_benchmarks.plotting.lines import line_looks
 from ann_benchmarks.reporting.content import Shown, make
 from ann_benchmarks.reporting.document import Paragraph
 from ann_benchmarks.reporting.pictures import picture_kinds
@@ -138,7 +138,7 @@ def test_without_one_server_there_is_no_ratio():
 
 def test_an_engine_has_one_colour_and_each_load_a_dash():
     names = [f"{load}, {engine}" for load in ("c1", "c8") for engine in ("fdw", "client")]
-    looks = looks_of(names, {name: tuple(name.split(", ")[::-1]) for name in names})
+    looks = line_looks(names, {name: tuple(name.split(", ")[::-1]) for name in names})
     first, second, third, fourth = (looks[name] for name in names)
     assert first["color"] == third["color"] != second["color"] == fourth["color"]
     assert first["marker"] == third["marker"] and first["ls"] == second["ls"] != third["ls"] == fourth["ls"]

@@ -141,8 +141,8 @@ def compare_metric(
     Each built index counts once, whether several points share it or a later run found it.
     """
     of_point, of_mean = _noise(metric, noise)
-    of_index = METRICS[metric].of_index
-    is_paired = paired and not of_index
+    per_index = METRICS[metric].per_index
+    is_paired = paired and not per_index
     known = [pair for pair in pairs if estimates(metric, pair.a) and estimates(metric, pair.b)]
     calm_a, calm_b = (_mean_variance(metric, side) for side in ([p.a for p in known], [p.b for p in known]))
     found: list[PointPair] = []
@@ -150,7 +150,7 @@ def compare_metric(
     seen = set()
     for pair in known:
         a, b = estimates(metric, pair.a), estimates(metric, pair.b)
-        if of_index:
+        if per_index:
             a, b = ([*{one.value: one for one in side}.values()] for side in (a, b))
             values = tuple(one.value for one in a), tuple(one.value for one in b)
             if values in seen:
@@ -168,7 +168,7 @@ def compare_metric(
     doubts = [_doubt(pair) if metric == "qps" else 0.0 for pair in found]
     differences = [with_doubt(d, doubt) for d, doubt in zip(differences, doubts, strict=True)]
     differences = adjusted(differences)
-    means = None if of_index else _means(metric, found)
+    means = None if per_index else _means(metric, found)
     of_repetitions = None
     if means and (max(map(len, means)) > 1 or of_mean):
         of_repetitions = paired_difference(*means) if is_paired else difference(*means, of_mean)

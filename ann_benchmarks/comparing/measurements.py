@@ -112,7 +112,7 @@ class ComparedMetric:
     of: Callable[[MeasuredPoint], Estimate]
     more: str = "slower"
     less: str = "faster"
-    of_index: bool = False  # points of one built index share it
+    per_index: bool = False  # points of one built index share it
     drifts: bool = True  # with the speed of the machine
 
 
@@ -157,7 +157,7 @@ METRICS: dict[str, ComparedMetric] = {
     "p99": ComparedMetric(all_metrics["p99"].title, _percentile("p99")),
     "cpu": ComparedMetric("Server CPU (ms/query)", _cpu, "more", "less"),
     "blocks": ComparedMetric("Blocks (per query)", _sum(*BLOCKS), "more", "fewer", drifts=False),
-    "build": ComparedMetric(all_metrics["build"].title, _sum("build_time"), of_index=True),
+    "build": ComparedMetric(all_metrics["build"].title, _sum("build_time"), per_index=True),
     "size": ComparedMetric(
         "Index (MB)", _sum("index_size", scale=1 / 1024), "larger", "smaller", True, drifts=False
     ),

@@ -88,7 +88,7 @@ def _sources(name: str) -> Iterator[list[tuple[Path, Key]]]:
     series = [(folder, match) for folder in folders if (match := pattern.fullmatch(folder.name))]
     if not series:
         known = closest(name, sorted({folder.name for folder in folders}))
-        raise UserError(f"'{name}' is no file, no folder and no series in {RESULTS_FOLDER}/; {known}")
+        raise UserError(f"'{name}' must be a file, a folder or a series in {RESULTS_FOLDER}/; {known}")
     yield [
         (path, (*folder.parts[-3:-1], *match.groups(), path.stem))
         for folder, match in series
@@ -147,7 +147,9 @@ def _histogram(path: Path) -> dict[str, float]:
     if counts.ndim != 1 or edges.shape != (len(counts) + 1,) or not counts.any():
         return {}
     if counts.min() < 0 or not (np.diff(edges, prepend=0) > 0).all():
-        raise UserError(f"{path} is no result: its histogram of latencies has no counts or no order")
+        raise UserError(
+            f"{path} is invalid: its histogram of latencies must have counts, between edges in order"
+        )
     shares = np.concatenate([[0], np.cumsum(counts)]) / counts.sum()
     quick = float(np.exp(np.interp(QUICK_SHARE, shares, np.log(edges))))
     return {QUICK: quick, QUERIES: float(counts.sum())}

@@ -29,7 +29,7 @@ from .verdicts import (
 )
 
 FORMATS = ("table", "markdown", "csv", "json")
-LEFTOVERS = 5  # that are named
+MOST_LEFTOVERS = 5  # named without a partner
 RED, GREEN, PLAIN = "\033[31m", "\033[32m", "\033[0m"
 COLORS = {
     **dict.fromkeys(("slower", "larger", "more"), RED),
@@ -146,8 +146,8 @@ def _matched(compared: SideBySide) -> str:
     parts = [counted(len(compared.pairs), "point") + " compared"]
     for side, keys in (("A", compared.only_a), ("B", compared.only_b)):
         if keys:
-            more = f", and {len(keys) - LEFTOVERS} more" if len(keys) > LEFTOVERS else ""
-            parts.append(f"only in {side}: {', '.join(keys[:LEFTOVERS])}{more}")
+            more = f", and {len(keys) - MOST_LEFTOVERS} more" if len(keys) > MOST_LEFTOVERS else ""
+            parts.append(f"only in {side}: {', '.join(keys[:MOST_LEFTOVERS])}{more}")
     return "; ".join(parts)
 
 
@@ -161,7 +161,7 @@ def _cells(metric: str, difference: Difference, criteria: Criteria) -> list[str]
 
 
 def _number(metric: str, number: int) -> str:
-    return f"{number} index{'es' * (number > 1)}" if METRICS[metric].of_index else counted(number, "point")
+    return f"{number} index{'es' * (number > 1)}" if METRICS[metric].per_index else counted(number, "point")
 
 
 def _recalls(pair: PointPair) -> str:

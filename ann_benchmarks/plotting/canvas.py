@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 
 from ann_benchmarks.common.errors import UserError
@@ -51,54 +51,37 @@ def coordinates(points: Sequence[Point]) -> tuple[list[float], list[float]]:
     return [point.x for point in points], [point.y for point in points]
 
 
-def add_legend(axes: Axes, handles: list, names: list[str]) -> None:
-    """Add a legend to the right of the axes, where it covers no data, with the names as they are."""
-    legend = axes.legend(
-        handles,
-        ["name"] * len(names),  # set below: here a leading "_" would hide an entry and "$" begin a formula
-        loc="center left",
-        bbox_to_anchor=(1.01, 0.5),
-        ncols=math.ceil(len(names) / LONGEST_LEGEND),
-        frameon=False,
-        fontsize=9,
-        handlelength=4.2,  # so that the gap of a dash is not behind the marker
-    )
-    name_entries(legend, names)
+def add_legend(axes: Axes, handles: Sequence[Artist], names: Sequence[str]) -> None:
+    """Add a legend to the right of the axes, where it covers no data."""
+    columns = math.ceil(len(names) / LONGEST_LEGEND)
+    # A handle is so long that the gap of a dash is not behind the marker.
+    place = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)}
+    named_legend(axes, handles, names, ncols=columns, handlelength=4.2, **place)
 
 
-def name_entries(legend: Legend, names: Sequence[str]) -> None:
-    """Write the names of a legend as they are."""
+def named_legend(owner: Axes | Figure, handles: Sequence[Artist], names: Sequence[str], **how: Any) -> None:
+    """Add a legend with the names as they are: matplotlib hides a leading "_", and "$" begins a formula."""
+    how = {"frameon": False, "fontsize": 9, "handlelength": 3.2, **how}
+    legend = owner.legend([*handles], ["name"] * len(names), **how)
     for text, name in zip(legend.get_texts(), names, strict=True):
         text.set_parse_math(False)
         text.set_text(name)
 
 
+def add_text(axes: Axes, text: str, at: tuple[float, float], away: tuple[float, float], **how: Any) -> None:
+    """Write text so many points away from a place in shares of the axes."""
+    how = {"xycoords": "axes fraction", "parse_math": False, **how}
+    axes.annotate(text, at, xytext=away, textcoords="offset points", **how)
+
+
 def add_note(axes: Axes, text: str) -> None:
     """Write below the axes how the picture is to be read."""
-    axes.annotate(
-        text,
-        (1, 0),
-        xytext=(0, -46),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        ha="right",
-        fontsize=8,
-        color="0.5",
-    )
+    add_text(axes, text, (1, 0), (0, -46), ha="right", fontsize=8, color="0.5")
 
 
 def frame(axes: Axes, title: str) -> None:
     """Add the title above all else and the grid."""
-    axes.annotate(
-        title,
-        (0, 1),
-        xytext=(0, 26),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        fontsize=13,
-        fontweight="bold",
-        parse_math=False,
-    )
+    add_text(axes, title, (0, 1), (0, 26), fontsize=13, fontweight="bold")
     add_grid(axes)
 
 

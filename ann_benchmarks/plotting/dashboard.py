@@ -21,10 +21,20 @@ from ann_benchmarks.monitoring.stored import monitored_from
 from ann_benchmarks.results.file import read_attributes
 from ann_benchmarks.results.records import SUFFIX, Record, read_record
 
-from .canvas import GREY, picture_path, save
+from .canvas import GREY, add_text, picture_path, save
 from .styles import LIGHT_COLORS
 
 WAITS = ("cpu", "io", "lwlock", "lock", "client", "other")
+OTHER = "other"  # left white
+MEASURED = ("clients", "answers", "warm-up", "measure", "cool")
+WRITTEN = ("inserting", "before", "writing", "after", "vacuum", "vacuumed", "reindex", "reindexed")
+Part = list[tuple[str, slice]]  # phases with their samples, one after the other
+NAMES = ("load", "build", "measure", "warm-up", "answers", "prewarm", "clients", "start", "cool", *WRITTEN)
+COLORS = 64
+TINT = 0.17  # how strong the colours of the bands are
+ROOM_A_LETTER = 0.0095  # of the width
+SHORTEST_SHARE = 0.3  # of the width, for the shorter of the two parts
+LOG_TICKS = (1e2, 1e4, 1e6, 1e8)
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,7 @@ class Panel:
     is_logarithmic: bool = False
 
 
-def panels_of(monitored: Monitored) -> list[Panel]:
+def choose_panels(monitored: Monitored) -> list[Panel]:
     """Choose what to show of what there is."""
     columns = monitored.columns
 
@@ -114,35 +124,23 @@ def disk_order(columns: Mapping[str, np.ndarray]) -> Callable[[str], float]:
     return key
 
 
-OTHER = "other"  # what has no name of its own is left white
-MEASURED = ("clients", "answers", "warm-up", "measure", "cool")
-WRITTEN = ("inserting", "before", "writing", "after", "vacuum", "vacuumed", "reindex", "reindexed")
-Part = list[tuple[str, slice]]  # phases with their samples, one after the other
-NAMES = ("load", "build", "measure", "warm-up", "answers", "prewarm", "clients", "start", "cool", *WRITTEN)
-COLORS = 64
-TINT = 0.17  # how strong the colours of the bands are
-ROOM_A_LETTER = 0.0095  # of the width
-SHORTEST_SHARE = 0.3  # of the width, for the shorter of the two parts
-LOG_TICKS = (1e2, 1e4, 1e6, 1e8)
-
-
 def draw_dashboard(monitored: Monitored, path: Path, title: str) -> None:
     """Draw all panels that there is something to see in; UserError if there is none, or no file."""
-    panels = [panel for panel in panels_of(monitored) if panel.lines]
-    parts = parts_of(monitored)
+    panels = [panel for panel in choose_panels(monitored) if panel.lines]
+    parts = split_parts(monitored)
     if not panels or not parts:
         raise UserError("nothing to draw: no counter was sampled")
     figure = Figure(figsize=(8.2, 0.6 + 1.15 * len(panels)))
     grid = figure.subplots(
         len(panels), len(parts), sharex="col", sharey="row", squeeze=False,
-        gridspec_kw={"width_ratios": widths_of(monitored, parts), "hspace": 0.5, "wspace": 0.03},
+        gridspec_kw={"width_ratios": width_shares(monitored, parts), "hspace": 0.5, "wspace": 0.03},
     )  # fmt: skip
     for panel, row in zip(panels, grid, strict=True):
         for place, (axes, part) in enumerate(zip(row, parts, strict=True)):
             draw_panel(axes, monitored, panel, part)
-            decorate(axes, panel, top_of(monitored, panel, parts), place == 0, place == len(parts) - 1)
+            decorate(axes, panel, axis_top(monitored, panel, parts), place == 0, place == len(parts) - 1)
     nameless = [name_phases(axes, monitored, part) for axes, part in zip(grid[0], parts, strict=True)]
-    if handles := [Patch(color=tint_of(phase), label=phase) for phase in sorted(set().union(*nameless))]:
+    if handles := [Patch(color=phase_tint(phase), label=phase) for phase in sorted(set().union(*nameless))]:
         figure.legend(
             handles=handles, loc="upper left", bbox_to_anchor=(0, -0.5), handlelength=1.4, ncols=8,
             bbox_transform=grid[-1][0].transAxes, frameon=False, fontsize=7,
@@ -150,10 +148,7 @@ def draw_dashboard(monitored: Monitored, path: Path, title: str) -> None:
     for axes in grid[-1]:
         axes.xaxis.set_major_locator(MaxNLocator(6))
         axes.set_xlabel("seconds from the start of the job", fontsize=8, color=GREY)
-    grid[0][0].annotate(
-        title, (0, 1), xytext=(0, 30), xycoords="axes fraction", textcoords="offset points", fontsize=9.5,
-        fontweight="bold", parse_math=False,
-    )  # fmt: skip
+    add_text(grid[0][0], title, (0, 1), (0, 30), fontsize=9.5, fontweight="bold")
     save(figure, path)
     if path.suffix.lower() == ".png":
         reduce_colors(path)
@@ -188,7 +183,7 @@ def sampled_with(record: Record) -> Monitored | None:
     return monitored_from(record.monitoring) if record.monitoring is not None else None
 
 
-def parts_of(monitored: Monitored) -> list[Part]:
+def split_parts(monitored: Monitored) -> list[Part]:
     """Return the stretches before the point and those of it; between them, other points were measured."""
     stretches = monitored.stretches()
     places = [place for place, (phase, _) in enumerate(stretches) if phase in (*MEASURED, *WRITTEN)]
@@ -203,7 +198,7 @@ def without_ends(part: Part) -> Part:
     return part[named[0] : named[-1] + 1] if named else []
 
 
-def widths_of(monitored: Monitored, parts: Sequence[Part]) -> list[float]:
+def width_shares(monitored: Monitored, parts: Sequence[Part]) -> list[float]:
     """Return the shares of the width; a short part gets more than its time."""
     seconds = [
         monitored.seconds[part[-1][1].stop - 1] - monitored.seconds[part[0][1].start] for part in parts
@@ -217,7 +212,7 @@ def draw_panel(axes: Axes, monitored: Monitored, panel: Panel, part: Part) -> No
     for phase, place in part:
         if phase != OTHER:
             start, *_, end = monitored.seconds[place]
-            axes.axvspan(start, end, color=tint_of(phase), lw=0, zorder=0)
+            axes.axvspan(start, end, color=phase_tint(phase), lw=0, zorder=0)
     chosen = slice(part[0][1].start, part[-1][1].stop)
     for line, color in zip(panel.lines, LIGHT_COLORS, strict=False):
         values = monitored.columns[line.column][chosen]
@@ -232,7 +227,7 @@ def is_level(monitored: Monitored, column: str) -> bool:
     return bool(np.isfinite(monitored.columns[column][monitored.starts]).any())
 
 
-def top_of(monitored: Monitored, panel: Panel, parts: Sequence[Part]) -> float:
+def axis_top(monitored: Monitored, panel: Panel, parts: Sequence[Part]) -> float:
     """Return the end of the y axis, the same for all parts."""
     places = [place for part in parts for _, place in part]
     values = [monitored.columns[line.column][place] for line in panel.lines for place in places]
@@ -276,14 +271,12 @@ def name_phases(axes: Axes, monitored: Monitored, part: Part) -> set[str]:
         start, *_, stop = monitored.seconds[place]
         if phase != OTHER and (stop - start) * room > ROOM_A_LETTER * len(phase):
             named.add(phase)
-            axes.annotate(
-                phase, ((start + stop) / 2, 1), xytext=(0, 15), xycoords=("data", "axes fraction"),
-                textcoords="offset points", ha="center", fontsize=7.5, color="0.3",
-            )  # fmt: skip
+            how = {"xycoords": ("data", "axes fraction"), "ha": "center", "fontsize": 7.5, "color": "0.3"}
+            add_text(axes, phase, ((start + stop) / 2, 1), (0, 15), **how)
     return {phase for phase, _ in part} - named - {OTHER}
 
 
-def tint_of(phase: str) -> tuple[float, float, float]:
+def phase_tint(phase: str) -> tuple[float, float, float]:
     """Return the colour of a phase's bands, the same in every picture."""
     color = LIGHT_COLORS[NAMES.index(phase) % len(LIGHT_COLORS)] if phase in NAMES else "0.3"
     red, green, blue = (1 - TINT * (1 - part) for part in to_rgb(color))

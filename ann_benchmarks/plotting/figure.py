@@ -74,7 +74,11 @@ def create_plot(
     scales = (parse_scale(view.x_scale, "x"), parse_scale(view.y_scale, "y"))
     figure = Figure(figsize=(10, 6.5))
     axes = figure.subplots()
-    drawn, faded = draw_series(axes, series, view, styles or assign_styles(series), others)
+    drawn, faded, lines = draw_curves(axes, series, view, styles or assign_styles(series))
+    if others:
+        lines += zip(*draw_published(axes, others, metrics=view.metrics), strict=True)
+    if lines:
+        add_legend(axes, [handle for handle, _ in lines], [name for _, name in lines])
     points = [point for point, _ in drawn]
     theirs = [point for curve in others.series.values() for point in curve] if others else []
     if points or theirs:
@@ -89,25 +93,6 @@ def create_plot(
         axes.set_ylabel(f"{all_metrics[view.y].description} / that of the curve's first point")
     save(figure, output)
     return len(drawn) + len(faded)
-
-
-def draw_series(
-    axes: Axes,
-    series: Mapping[str, Sequence[Point]],
-    view: View,
-    styles: Mapping[str, Style],
-    published: PublishedPoints | None = None,
-) -> tuple[Drawn, list[Point]]:
-    """Draw every series and the legend next to them, in the order of their heights.
-
-    Return the points drawn in full, with their colours, and the faded ones.
-    """
-    drawn, faded, lines = draw_curves(axes, series, view, styles)
-    if published:
-        lines += zip(*draw_published(axes, published, metrics=view.metrics), strict=True)
-    if lines:
-        add_legend(axes, [handle for handle, _ in lines], [name for _, name in lines])
-    return drawn, faded
 
 
 def draw_curves(

@@ -20,7 +20,7 @@ from ann_benchmarks.results.runs import interval
 from ann_benchmarks.views.filters import FilterView
 from ann_benchmarks.views.points import Point
 
-from .canvas import BARS, EDGED, GREY, add_grid, coordinates, draw_bars, line_style, name_entries, save
+from .canvas import BARS, EDGED, GREY, add_grid, coordinates, draw_bars, line_style, named_legend, save
 from .filter_map import HOW_TO_READ, draw_map, filter_map
 from .scales import Scale, apply_scale, with_room
 from .styles import LIGHT_COLORS, MARKERS, Style
@@ -106,20 +106,9 @@ def create_filter_figure(
     head, *parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False).flat
     head.text(0.01, 0.98, title, va="top", fontsize=13, fontweight="bold", parse_math=False)
     handles = [Line2D([], [], **looks[name]) for name in names]
-    legend = figure.legend(
-        handles,
-        ["name"] * len(names),  # set below: here a leading "_" would hide an entry and "$" begin a formula
-        loc="lower left",
-        bbox_to_anchor=(0.01, 0),
-        bbox_transform=head.transSubfigure,
-        borderaxespad=0,
-        borderpad=0,
-        ncols=min(per_row, len(names)),
-        frameon=False,
-        fontsize=9,
-        handlelength=3.2,
-    )
-    name_entries(legend, names)
+    place = {"loc": "lower left", "bbox_to_anchor": (0.01, 0), "bbox_transform": head.transSubfigure}
+    columns = min(per_row, len(names))
+    named_legend(figure, handles, names, ncols=columns, borderaxespad=0, borderpad=0, **place)
     write_heading(parts[0], SPEED_TEXT.format(view.required) + f"; {BARS}" * intervals)
     drawn = draw_speeds(add_panels(parts[0], panels, columns, "QPS"), names, looks, intervals)
     if view.has_defaults:

@@ -1,4 +1,4 @@
-"""A picture of lines for reports: what changes with clients, sizes or time, with 95% intervals."""
+"""Pictures of lines: what changes with clients, sizes or time, with 95% intervals; and recall by query."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +34,8 @@ from .styles import LIGHT_COLORS, MARKERS, Style
 
 CLOSE = 2.0  # the largest value over the smallest, below which a linear axis from 0 shows more
 FAR = 4.0  # the same of x, from which on a logarithmic axis does
+FEW_STEPS = 20  # of recall, drawn with marks
+COMPARED = "compare two lines only where their mean recalls are nearly equal"
 MOST_TICKS = 12  # values of x that are written below the axis; of more, round ones are
 
 
@@ -78,7 +80,7 @@ def draw_lines(
     figure = Figure(figsize=(10, 6))
     axes = figure.subplots()
     names = list(lines)
-    looks = looks_of(names, kinds)
+    looks = line_looks(names, kinds)
     markers = {name: looks[name]["marker"] for name in names}
     handles = []
     drawn: list[tuple[Point, str]] = []
@@ -105,7 +107,7 @@ def draw_lines(
     return len(own)
 
 
-def looks_of(
+def line_looks(
     names: Sequence[str], kinds: Mapping[str, tuple[str, str]] | None = None
 ) -> dict[str, dict[str, Any]]:
     """Return each line's colour, marker and dash, by its kinds or else by its place.
@@ -155,11 +157,6 @@ def fit(axes: Axes, own: Sequence[Point], theirs: Sequence[Point], plot: LinePlo
         axes.xaxis.set_minor_locator(NullLocator())
 
 
-SIZE = (8.5, 5.0)  # inches
-FEW_STEPS = 20  # with marks
-COMPARED = "compare two lines only where their mean recalls are nearly equal"
-
-
 def create_recall_figure(
     tails: Sequence[RecallTail], output: Path, title: str, styles: Mapping[str, Style]
 ) -> None:
@@ -167,24 +164,16 @@ def create_recall_figure(
 
     The y axis is logarithmic, because a tail is a small share of the queries.
     """
-    figure = Figure(figsize=SIZE)
+    figure = Figure(figsize=(8.5, 5.0))
     axes = figure.subplots()
     handles, names = [], []
     for tail in tails:
-        name = tail.run.algorithm
-        style, is_marked = styles[name], tail.steps <= FEW_STEPS
-        (line,) = axes.plot(
-            [x for x, _ in tail.below],
-            [y for _, y in tail.below],
-            **{**EDGED, "ms": 5 if is_marked else 0},
-            marker=MARKERS[style.marker],
-            ls=line_style(style.dash),
-            color=LIGHT_COLORS[style.color],
-            drawstyle="steps-pre",
-            lw=1.6,
-        )
-        handles.append(line)
-        names.append(f"{name}, mean recall {share_text(tail.mean)}")
+        style = styles[tail.run.algorithm]
+        how: dict[str, Any] = {**EDGED, "ms": 5 if tail.steps <= FEW_STEPS else 0, "lw": 1.6}
+        how |= {"marker": MARKERS[style.marker], "color": LIGHT_COLORS[style.color]}
+        xs, ys = zip(*tail.below, strict=True) if tail.below else ((), ())
+        handles += axes.plot(xs, ys, ls=line_style(style.dash), drawstyle="steps-pre", **how)
+        names.append(f"{tail.run.algorithm}, mean recall {share_text(tail.mean)}")
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: percent_text(share)))
     axes.yaxis.set_minor_formatter(NullFormatter())

@@ -16,7 +16,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.results.metrics import all_metrics, plot_label
 from ann_benchmarks.views.points import Point
 
-from .canvas import GREY, add_grid, add_labels, bars_note, draw_bars, name_entries, save
+from .canvas import GREY, add_grid, add_labels, bars_note, draw_bars, named_legend, save
 from .figure import View, draw_curves, fit_scales
 from .scales import parse_scale
 from .styles import Style
@@ -65,7 +65,7 @@ def create_panels(
         drawn += len(shown) + len(faded)
     for one in axes[len(panels) :]:
         one.remove()
-    for one in axes[len(panels) - columns : len(panels)]:  # below some there is no panel
+    for one in axes[len(panels) - columns : len(panels)]:  # the last row may be shorter
         one.xaxis.set_tick_params(labelbottom=True)
     thin_ticks(figure, axes[: len(panels)])
     write_around(figure, view, title, bars_note(every, *view.metrics))
@@ -156,14 +156,6 @@ def add_legend_below(figure: Figure, lines: Mapping[str, Line2D], series: Sequen
         return
     width, height = figure.get_size_inches()
     entry = max(map(len, names)) * LETTER * LEGEND_SIZE + 0.75
-    legend = figure.legend(
-        [lines[name] for name in names],
-        ["name"] * len(names),  # set below: here a leading "_" would hide an entry and "$" begin a formula
-        loc="upper left",
-        bbox_to_anchor=(LEFT / width, -0.25 / height),
-        ncols=min(max(int((width - LEFT) / entry), 1), len(names)),
-        frameon=False,
-        fontsize=LEGEND_SIZE,
-        handlelength=3.2,
-    )
-    name_entries(legend, names)
+    place = {"loc": "upper left", "bbox_to_anchor": (LEFT / width, -0.25 / height)}
+    columns = min(max(int((width - LEFT) / entry), 1), len(names))
+    named_legend(figure, [lines[name] for name in names], names, ncols=columns, **place)

@@ -39,7 +39,7 @@ class PublishedPoints:
 
 def read_tiers(requested: str) -> PublishedLines:
     """Return throughput and p99 by RAM out of NAME or NAME:TABLE."""
-    source, table = table_of(requested, IN_TIERS)
+    source, table = find_table(requested, IN_TIERS)
     lines = []
     for values, rows in curves(table, table.rows, "clients"):
         clients = int(rows[0]["clients"])
@@ -72,7 +72,7 @@ def read_points(
     table not its column.
     """
     columns = [published_column(metric) for metric in (x, y)]
-    source, table = table_of(requested, columns)
+    source, table = find_table(requested, columns)
     is_there = not where and any(row.get("dataset") == dataset for row in table.rows)
     rows = rows_where(table, {"dataset": dataset} if is_there else where or {})
     x_column, y_column = columns
@@ -109,7 +109,7 @@ def read_series(requested: Mapping[str, Any] | Selection) -> PublishedPoints:
     return PublishedPoints(source.label, series, True, source.origin)
 
 
-def table_of(requested: str, columns: Sequence[str]) -> tuple[Published, PublishedTable]:
+def find_table(requested: str, columns: Sequence[str]) -> tuple[Published, PublishedTable]:
     """Return the file and table of NAME:TABLE or, of NAME, the first table with these columns."""
     name, _, table_name = requested.partition(":")
     source = published(name)

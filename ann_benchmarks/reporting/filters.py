@@ -10,7 +10,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import plain_number
-from ann_benchmarks.plotting.canvas import GREY, add_grid, name_entries, save
+from ann_benchmarks.plotting.canvas import GREY, add_grid, named_legend, save
 from ann_benchmarks.plotting.filter_figure import SHARES, create_filter_figure, strategy_look
 from ann_benchmarks.plotting.styles import assign_styles, told_apart
 from ann_benchmarks.results.filtered import COMPLETE, Decile
@@ -103,10 +103,7 @@ def create_decile_figure(lines: Mapping[str, Sequence[Decile]], output: Path, ti
     for axes in grid[-1]:
         axes.set_xlabel("Rows that match a query's filter", loc="left", fontsize=9, color=GREY)
     figure.suptitle(title, x=0.125, y=0.97, ha="left", fontsize=13, fontweight="bold", parse_math=False)
-    legend = figure.legend(
-        [*handles.values()], ["name"] * len(handles), loc="upper left", bbox_to_anchor=(0.125, 0.03),
-        ncols=min(len(handles), LEGEND_COLUMNS), frameon=False, fontsize=9, handlelength=3.2,
-        borderaxespad=0,
-    )  # fmt: skip
-    name_entries(legend, [*handles])
+    columns = min(len(handles), LEGEND_COLUMNS)
+    place = {"loc": "upper left", "bbox_to_anchor": (0.125, 0.03), "borderaxespad": 0}
+    named_legend(figure, [*handles.values()], [*handles], ncols=columns, **place)
     save(figure, output)
