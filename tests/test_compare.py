@@ -368,15 +368,13 @@ def test_workloads_that_write_are_compared(call):
     assert call("a", "b")[0] == 2
 
 
-def test_the_list_and_a_run(call):
-    measured(".", started_at="2026-01-02T00:00:00+00:00", postgres_version="18.1")
+def test_the_list_is_by_time_and_a_run_is_shown_by_its_name(call):
+    measured(".", started_at="2026-01-02T00:00:00+00:00")
     measured(".", arguments="M_16_40", series="vchord", started_at="2026-01-01T00:00:00+00:00")
     out = call("--list")[1].splitlines()
-    assert len(out) == 3 and "vchord" in out[1] and "postgres 18.1, vector 0.8.0" in out[2]
+    assert len(out) == 3 and "vchord" in out[1]
     assert len(call("--list", "--algorithm", "vchord")[1].splitlines()) == 2
-    out = call("--show", out[2].split()[0])[1]
-    assert "setting hnsw.ef_search" in out and "HNSW(M_16_20)" in out and "0.9000" in out
-    assert json.loads(call("--show", "vchord", "--format", "json")[1])[0]["attributes"]["count"] == 10
+    assert "HNSW(M_16_20)" in call("--show", out[2].split()[0])[1]
 
 
 @pytest.mark.parametrize(

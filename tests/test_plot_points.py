@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.fields.series import Series
-from ann_benchmarks.plotting.canvas import add_labels, bars_note, draw_bars
+from ann_benchmarks.plotting.canvas import add_labels, draw_bars
 from ann_benchmarks.plotting.draw import draw as draw_picture
 from ann_benchmarks.plotting.figure import View, create_plot, draw_curves, fit_scales
 from ann_benchmarks.plotting.scales import parse_scale
@@ -145,24 +145,6 @@ def test_no_point_lies_outside_its_own_bars(tmp_path, monkeypatch):
     assert sum(run.metrics["qps-best"] > run.attrs["qps_high"] for run in runs) > 5  # the best run's
 
 
-BAR = Interval(1.0, 2.0)
-
-
-@pytest.mark.parametrize(
-    ("points", "note"),
-    [
-        ([Point(1, 1)], ""),
-        ([Point(1, 1), Point(1, 1, BAR)], "bars: 95% intervals of recall over queries"),
-        (
-            [Point(1, 1), Point(1, 1, y_interval=BAR)],
-            "bars: 95% intervals of percentile 99 of all runs",
-        ),
-    ],
-)
-def test_the_note_names_what_has_bars(points, note):
-    assert bars_note(points, "recall", "p99") == note
-
-
 def fitted_axes(points, x_scale, y_scale):
     axes = Figure().subplots()
     drawn, *_ = draw_curves(axes, {"a": points}, View(), assign_styles("a"))
@@ -213,11 +195,6 @@ def test_results_of_ann_benchmarks_have_neither_bars_nor_rings(results):
 
 
 # --- points found for a recall ---
-
-
-def test_a_found_point_is_marked_once_in_the_legend_and_drawn_behind_the_frontier_too(results, capsys):
-    assert texts(draw()).count("found for recall 0.95") == 1
-    assert "points: 4, algorithms: 1" in capsys.readouterr().out
 
 
 def test_points_found_for_several_recalls_share_one_mark(tmp_path):

@@ -187,20 +187,9 @@ def test_intervals_of_three_runs_and_more_are_bars():
 # --- the picture ---
 
 
-def test_the_picture_has_a_line_and_a_size_for_each(results, capsys):
-    texts = drawn()
-    lines = [
-        f"{algorithm}-c{clients}-hugepages"
-        for algorithm in ("pgvector_hnsw", "vchord")
-        for clients in (1, 32)
-    ]
-    assert set(lines) <= set(texts) and "pgvector_hnsw" not in texts
-    assert {"d (k = 10, target recall 0.95)", "pgvector_hnsw index: 1 GB", "vchord index: 1 GB"} <= set(texts)
-    ticks = re.sub(r"\s+", " ", " ".join(texts))
-    assert all(tick in ticks for tick in ("544 MB", "2 GB", "23.2 GB (all)"))
-    assert any(text.startswith("bars: 95%") for text in texts)
+def test_bars_can_be_left_out(results):
+    assert any(text.startswith("bars: 95%") for text in drawn())
     assert not any(text.startswith("bars: 95%") for text in drawn(intervals=False))
-    assert "points: 12, lines: 4" in capsys.readouterr().out
 
 
 def test_the_command_writes_picture_and_table_into_results(results):
@@ -289,13 +278,8 @@ def test_figures_and_sizes_are_written_for_people():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dataset": "nope"}, r"unknown dataset 'nope': there are results of d \(count 10\)"),
         ({"target_recall": 0.99}, r"no result reaches a recall of 0\.99; the highest is 0\.9500"),
-        ({"target_recall": 95.0}, "--target-recall must be above 0"),
-        ({"batch": True}, "nothing to plot: no batch result"),
         ({"published": "5x"}, "no published figures named '5x': there are 100m, 1b, 5m, d"),
-        ({"output": Path("x.doc")}, "must end in one of"),
-        ({"output": Path("data/d.hdf5/x.png")}, "cannot write data/d.hdf5/x.png"),
     ],
 )
 def test_mistakes_are_one_line(results, options, message):
@@ -305,7 +289,7 @@ def test_mistakes_are_one_line(results, options, message):
 
 
 def test_unwritable_results_folder_sends_both_files_here(results, capsys):
-    Path("results/d-tiers.png").mkdir()  # what root cannot overwrite either
+    Path("results/d-tiers.png").mkdir()  # root cannot overwrite a folder either
     draw_picture(request_of(), "tiers")
     assert "current folder" in capsys.readouterr().err
     assert Path("d-tiers.png").exists() and Path("d-tiers.md").exists()

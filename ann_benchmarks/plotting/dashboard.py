@@ -1,6 +1,6 @@
 """One picture of what the machine and the server did while a point was built and measured."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,11 +63,15 @@ def choose_panels(monitored: Monitored) -> list[Panel]:
     def lines(*possible: tuple[str, str]) -> list[Trace]:
         return [Trace(column, label) for column, label in possible if column in columns]
 
+    def traffic(disk: str) -> float:
+        kinds = (columns.get(f"disk.{disk}.{kind}_bytes", np.zeros(1)) for kind in ("read", "write"))
+        return float(sum(np.nansum(kind) for kind in kinds))
+
     where = " (of the whole host)" if monitored.attrs.get("in_container") else ""
-    disks = {name.split(".")[1] for name in columns if name.startswith("disk.")}
+    disks = sorted({name.split(".")[1] for name in columns if name.startswith("disk.")})
     of_disks = [
         (f"disk.{disk}.{kind}_bytes", f"{disk} {kind}s")
-        for disk in sorted(disks, key=disk_order(columns))[:3]
+        for disk in sorted(disks, key=traffic, reverse=True)[:3]
         for kind in ("read", "write")
     ]
     others: dict[str, list[tuple[str, str]]] = {}
@@ -112,16 +116,6 @@ def choose_panels(monitored: Monitored) -> list[Panel]:
             for title, named in others.items()
         ),
     ]  # fmt: skip
-
-
-def disk_order(columns: Mapping[str, np.ndarray]) -> Callable[[str], float]:
-    """Return the key that sorts disks, the one with the most bytes first."""
-
-    def key(disk: str) -> float:
-        kinds = (columns.get(f"disk.{disk}.{kind}_bytes", np.zeros(1)) for kind in ("read", "write"))
-        return -float(sum(np.nansum(kind) for kind in kinds))
-
-    return key
 
 
 def draw_dashboard(monitored: Monitored, path: Path, title: str) -> None:

@@ -51,14 +51,6 @@ def parse_scale(text: str, axis: str) -> Scale:
     raise UserError(f"unknown {axis} scale '{shown(text)}': use {known}")
 
 
-def power_functions(power: float) -> tuple[Transform, Transform]:
-    """Return the function from values to positions of the scale aN, and its inverse."""
-    return (
-        lambda v: 1 - np.clip(1 - v, 0, None) ** (1 / power),
-        lambda p: 1 - np.clip(1 - p, 0, None) ** power,
-    )
-
-
 def logit(v: np.ndarray) -> np.ndarray:
     """Return log-odds: where a logit scale puts a value."""
     return np.log(v / (1 - v))
@@ -71,13 +63,16 @@ def expit(p: np.ndarray) -> np.ndarray:
 
 def functions(scale: Scale) -> tuple[Transform, Transform]:
     """Return the function from values to positions of a scale, and its inverse."""
-    if scale.name == "a":
-        return power_functions(scale.power)
+    power = scale.power
     by_name: dict[str, tuple[Transform, Transform]] = {
         "linear": (np.positive, np.positive),
         "log": (np.log, np.exp),
         "symlog": (np.arcsinh, np.sinh),  # nearly
         "logit": (logit, expit),
+        "a": (
+            lambda v: 1 - np.clip(1 - v, 0, None) ** (1 / power),
+            lambda p: 1 - np.clip(1 - p, 0, None) ** power,
+        ),
     }
     return by_name[scale.name]
 
@@ -150,7 +145,7 @@ def spread_near_one(axes: Axes, name: str, scale: Scale, values: Sequence[float]
             return logit(np.clip(v, low, high))
     else:
         low, high = max(min(values) - PADDING * ((1 - min(values)) or 1 - NEXT_TO_ONE), 0.0), 1.0
-        forward, inverse = power_functions(scale.power)
+        forward, inverse = functions(scale)
     limits = (low, max(high, max(values)))
     getattr(axes, f"set_{name}scale")("function", functions=(forward, inverse))
     axis = getattr(axes, f"{name}axis")
