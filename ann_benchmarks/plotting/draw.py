@@ -68,7 +68,7 @@ class PlotRequest:
 
 
 @dataclass(frozen=True)
-class Picture:
+class Drawing:
     """A picture to be drawn: `draw` writes it and returns what to say of it; `tables` go next to it."""
 
     title: str
@@ -109,7 +109,7 @@ def draw(request: PlotRequest, mode: str = "") -> None:
         write(Path(name))
 
 
-def prepare_metrics(request: PlotRequest, target: float) -> Picture:
+def prepare_metrics(request: PlotRequest, target: float) -> Drawing:
     """Prepare the frontier of two metrics, in one picture or in a panel for each value of a facet."""
     view, at_target = request.view, QPS_AT_RECALL in (request.view.x, request.view.y)
     if request.target_recall is not None and not at_target:
@@ -157,10 +157,10 @@ def prepare_metrics(request: PlotRequest, target: float) -> Picture:
             points, more = create_plot(drawn.get("", {}), view, path, title, styles, others), ""
         return f"points: {points}, algorithms: {curves}{more}"
 
-    return Picture(title, draw_curves)
+    return Drawing(title, draw_curves)
 
 
-def prepare_tiers(request: PlotRequest, target: float) -> Picture:
+def prepare_tiers(request: PlotRequest, target: float) -> Drawing:
     """Prepare throughput and p99 by available RAM, and their table.
 
     Published figures make all of them shares of the index's size and of the value at the most RAM, as
@@ -196,10 +196,10 @@ def prepare_tiers(request: PlotRequest, target: float) -> Picture:
         points = create_tier_figure(lines, path, title, whole_machine(on_tiers), others, shares)
         return f"points: {points}, lines: {len(lines)}"
 
-    return Picture(title, draw_lines, tier_tables(on_tiers, target, request.intervals))
+    return Drawing(title, draw_lines, tier_tables(on_tiers, target, request.intervals))
 
 
-def prepare_filters(request: PlotRequest, target: float) -> Picture:
+def prepare_filters(request: PlotRequest, target: float) -> Drawing:
     """Prepare the strategies under all filters, of the load with the most points, and their table."""
     runs = read_runs(request)
     view = view_filters(chosen(runs, request.series).runs if request.series else runs, target)
@@ -223,10 +223,10 @@ def prepare_filters(request: PlotRequest, target: float) -> Picture:
         points = create_filter_figure(view, path, title, styles, request.intervals)
         return f"points: {points}, strategies: {len(names)}, filters: {len(view.sets)}"
 
-    return Picture(title, draw_strategies, filter_tables(view, request.intervals))
+    return Drawing(title, draw_strategies, filter_tables(view, request.intervals))
 
 
-def prepare_recalls(request: PlotRequest, target: float) -> Picture:
+def prepare_recalls(request: PlotRequest, target: float) -> Drawing:
     """Prepare the share of queries below each recall, of each series' result next to the target recall.
 
     Of several loads or servers it is that with the most points.
@@ -244,11 +244,11 @@ def prepare_recalls(request: PlotRequest, target: float) -> Picture:
         create_recall_figure(tails, path, title, styles)
         return f"series: {len(tails)}"
 
-    return Picture(title, draw_tails)
+    return Drawing(title, draw_tails)
 
 
 # What prepares a picture and, if it cannot be laid over or normalised, the figures that it shows as they are.
-MODES: dict[str, tuple[Callable[[PlotRequest, float], Picture], str]] = {
+MODES: dict[str, tuple[Callable[[PlotRequest, float], Drawing], str]] = {
     "": (prepare_metrics, ""),
     "tiers": (prepare_tiers, ""),
     "filters": (prepare_filters, "QPS and shares"),
@@ -264,7 +264,7 @@ def announce(choice: Choice, more: Iterable[str] = (), environments: bool = True
         print(text)
 
 
-def write_tables(path: Path, picture: Picture) -> Path:
+def write_tables(path: Path, picture: Drawing) -> Path:
     """Write the tables and notes of a picture next to it; UserError if the file cannot be written."""
     texts = [table_text(part) if isinstance(part, Table) else escaped(part) for part in picture.tables]
     try:
