@@ -9,9 +9,8 @@ from ann_benchmarks.experiments.schema import Claim
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.plotting.draw import draw as draw_picture
 from ann_benchmarks.reporting.answer import statements
-from ann_benchmarks.reporting.content import Shown, make
-from ann_benchmarks.reporting.pictures import picture_kinds
-from ann_benchmarks.reporting.tables import table_kinds
+from ann_benchmarks.reporting.content import Shown
+from ann_benchmarks.reporting.kinds import make
 from ann_benchmarks.results.at_recall import at_recall, indexes_at_recall, ratio_of_throughputs
 from ann_benchmarks.results.export import write_csv
 from ann_benchmarks.views.memory import needs
@@ -37,7 +36,7 @@ def first_a_hair_short():
 
 
 def tables_of(kind, runs, **options):
-    table, *notes = make(table_kinds, "table", {"kind": kind, **options}, Shown(runs, [], 0.95))
+    table, *notes = make("table", {"kind": kind, **options}, Shown(runs, [], 0.95))
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows], [note.text for note in notes]
 
 
@@ -145,7 +144,7 @@ def test_pictures_of_tiers_and_latencies_have_it_too(tmp_path):
     runs = [steady("hnsw", rate, ram=ram, recall=0.9498) for ram, rate in ((1, 50.0), ("all", 100.0))]
     shown = Shown(runs, [], 0.95, folder=tmp_path)
     for kind in ("tiers", "latency"):
-        (picture,) = make(picture_kinds, "picture", {"kind": kind}, shown)
+        (picture,) = make("picture", {"kind": kind}, shown)
         assert (tmp_path / picture.file).is_file() and "at a recall of 0.95" in picture.caption.lower()
 
 
@@ -265,17 +264,23 @@ def test_a_slower_base_at_a_higher_recall_is_brought_to_that_of_the_faster_one()
 
 
 def test_a_table_of_points_may_have_the_fastest_of_each_tier():
+    """Its QPS are those at the recall, as in the table of tiers, and not those of the result next to it."""
     runs = [
         steady(name, rate * share, ram=ram, recall=recall)
         for name, rate, recall in (("a", 100.0, 0.95), ("b", 120.0, 0.96), ("c", 500.0, 0.8))
         for ram, share in ((1, 0.5), ("all", 1.0))
     ]
-    (table,) = make(table_kinds, "table", {"kind": "points", "best": True}, Shown(runs, [], 0.95))
+    table, note = make("table", {"kind": "points", "best": True}, Shown(runs, [], 0.95))
     assert [row[0] for row in table.rows] == [f"b-c1-cgroup-sb1GB-ram{ram}" for ram in ("1GB", "all")]
     assert table.caption.endswith("highest by noise: 2 of 6 points. All are in points.csv")
+    of_tiers = make("table", {"kind": "tiers", "algorithms": "b"}, Shown(runs, [], 0.95))[0]
+    title = "QPS at recall"
+    rates = [[row[one.columns.index(title)] for row in one.rows] for one in (table, of_tiers)]
+    assert rates[0] == rates[1] and float(rates[0][1].partition(" ")[0]) > 130
+    assert note.text.startswith("The QPS are those at the target recall.")
 
 
 def test_a_rate_that_was_given_is_not_the_highest_throughput():
     runs = [steady("a", 100.0), steady("b", 100.5, loop="open"), steady("b", 90.0)]
-    (table,) = make(table_kinds, "table", {"kind": "points", "best": True}, Shown(runs, [], 0.95))
+    (table,) = make("table", {"kind": "points", "best": True}, Shown(runs, [], 0.95))
     assert [row[0] for row in table.rows] == ["a-c1"]

@@ -19,7 +19,7 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.pricing.costs import cost_request
-from ann_benchmarks.reporting import bundling
+from ann_benchmarks.reporting import chapters
 from ann_benchmarks.reporting.chapters import ReportOptions, bundle_results
 from ann_benchmarks.results.file import truth_mark
 from ann_benchmarks.results.records import write_record
@@ -43,6 +43,7 @@ FACTS = [
     OwnFact(PATH, "/data/xenia"),
     OwnFact(REPOSITORY, str(ROOT)),
 ]
+KIND_OF = {"picture": "frontier", "table": "points"}
 PRIVATE = (b"quokka7", b"xenia", b"10.0.0.5", b"10.0.0.6", b"/home/bob", b"@shop.example")
 
 
@@ -50,8 +51,8 @@ PRIVATE = (b"quokka7", b"xenia", b"10.0.0.5", b"10.0.0.6", b"/home/bob", b"@shop
 def results(tmp_path, monkeypatch):
     """Results of two servers at two addresses, with private facts in attributes, arrays and logs."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(bundling, "facts_here", lambda: FACTS)
-    monkeypatch.setattr("ann_benchmarks.reporting.chapters.worth_drawing", lambda runs, records: ["frontier"])
+    monkeypatch.setattr(chapters, "facts_here", lambda: FACTS)
+    monkeypatch.setattr(chapters, "worth_showing", lambda what, *_: [{"kind": KIND_OF[what]}])
     truth = make_truth("mine")
     for address in ("10.0.0.5", "10.0.0.6"):
         mark = "" if address == "10.0.0.5" else f"at-{address}-5432"

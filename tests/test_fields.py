@@ -13,7 +13,7 @@ from ann_benchmarks.fields.rows import FIELDS, GROUPS, Field
 from ann_benchmarks.fields.series import ATTRIBUTE, Series, series_from, series_of
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.procedure import Procedure
-from ann_benchmarks.reporting.facts import facts_of
+from ann_benchmarks.reporting.facts import result_facts
 from ann_benchmarks.results.comparable import Comparison, comparable
 from ann_benchmarks.results.kinds import checked_attributes
 from ann_benchmarks.submission.checking.identity import field_problems
@@ -123,7 +123,7 @@ def test_a_new_field_is_in_tables_and_reports(colour):
     assert {(table.columns[-1], row[-1]) for table in tables for row in table.rows} == {
         ("Load", "colour-red"), ("Load", ""),
     }  # fmt: skip
-    assert ("How it was measured", "Colour") in facts_of(red_and_plain()[0].attrs)
+    assert ("How it was measured", "Colour") in result_facts(red_and_plain()[0].attrs)
 
 
 def test_a_new_field_can_be_filtered_by_on_pages(colour, monkeypatch):

@@ -13,9 +13,9 @@ from ann_benchmarks.plotting.filter_figure import create_filter_figure, filter_p
 from ann_benchmarks.plotting.filter_map import filter_map
 from ann_benchmarks.plotting.styles import assign_styles
 from ann_benchmarks.reporting.answer import statements
-from ann_benchmarks.reporting.chapters import worth_drawing, worth_listing
 from ann_benchmarks.reporting.content import Shown
 from ann_benchmarks.reporting.filters import decile_picture, decile_table, filter_picture, filter_table
+from ann_benchmarks.reporting.kinds import worth_showing
 from ann_benchmarks.results.filtered import filtered_speed, group_by_filter, read_deciles
 from ann_benchmarks.views.filters import NO_DEFAULTS, fastest_table, filter_tables, view_filters
 from ann_benchmarks.website.columns import filter_columns
@@ -215,7 +215,8 @@ def test_deciles_are_read_and_damaged_ones_left_out(tmp_path):
     assert table.rows[0] == ["a", "10 to 15", "50", "0.8200", "1.0000", "1.000", "-"]
     for picture in (*decile_picture(shown), *filter_picture(shown)):
         assert (tmp_path / picture.file).stat().st_size > 1000
-    assert {"filters", "deciles"} <= {*worth_drawing([run], [])} & {*worth_listing([run], [])}
+    for what in ("picture", "table"):
+        assert {"filters", "deciles"} <= {request["kind"] for request in worth_showing(what, [run], [])}
     for show, runs, why in (
         (filter_table, [make_run()], "no result in a closed loop has a filter"),
         (decile_table, [make_filtered("a", TENTH, 1)], "no result has figures by decile of matches"),

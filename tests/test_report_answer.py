@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.fields.series import Series
-from ann_benchmarks.reporting.answer import answers, statements
+from ann_benchmarks.reporting.answer import find_answers, statements
 from ann_benchmarks.results.at_recall import at_recall, ratio_of_throughputs
 from ann_benchmarks.results.comparable import comparisons, conditions
 from ann_benchmarks.views.memory import Need, memory_in_short, needs
@@ -34,17 +34,12 @@ ROUNDS = {"rounds": "r1", "run_rounds": [1, 2, 3, 4]}
 FEW_ROUNDS, OTHER_ROUNDS = ({"rounds": mark, "run_rounds": [1, 2, 3]} for mark in ("r1", "r2"))
 ROUND = {"rounds": "r1", "run_rounds": [1]}
 SLOWER = {name: 640 / 2**i for i, name in enumerate("abcdefg")}
-ONCE = "measured once, at different times, which changes more than these intervals show"
 SAID = [
     ([make_run("vchord", (200, 202, 198, 200), **ROUNDS), make_run("hnsw", (100, 101, 99, 100), **ROUNDS)],
      "Speed, 1 client",
      "At a recall of 0.95, vchord is the fastest: 200 queries/s (recall 0.950, p99 3 ms). vchord is 2 times "
      "as fast as hnsw (95% interval 1.63 to 2.46, 4 rounds): hnsw answers 100 queries/s (recall 0.950, "
      "p99 3 ms)."),
-    ([steady("vchord", 200), steady("hnsw", 100)], "Speed, 1 client",
-     "At a recall of 0.95, vchord answers 200 queries/s (recall 0.950, p99 3 ms). vchord is 2 times as fast "
-     "as hnsw (95% interval 1.61 to 2.49): hnsw answers 100 queries/s (recall 0.950, p99 3 ms). vchord and "
-     f"hnsw were {ONCE}"),
     ([make_run("vchord", (200, 202, 198), **FEW_ROUNDS), make_run("hnsw", **FEW_ROUNDS)], "Speed, 1 client",
      "vchord and hnsw were measured in 3 rounds, too few to be believed: 4 are the least."),
     ([make_run("vchord", (200, 202, 198), **FEW_ROUNDS), make_run("hnsw", **FEW_ROUNDS)], "In short",
@@ -53,19 +48,12 @@ SAID = [
      "2 times as fast as hnsw (single runs, measured in 1 round, too few to be believed)."),
     ([make_run("vchord", (200, 202, 198), **FEW_ROUNDS), steady("hnsw", 100, **OTHER_ROUNDS)],
      "Speed, 1 client", "hnsw were measured in rounds of their own, at different times, which changes more"),
-    ([make_run("a", (110, 130, 90)), make_run("b", (100, 120, 80)), steady("c", 10)], "Speed",
-     "At a recall of 0.95, a answers 110 queries/s (recall 0.950, p99 3 ms). a and b show no "
-     "difference beyond noise (ratio 1.1, 95% interval 0.391 to 3.1): b answers 100 queries/s (recall "
-     "0.950, p99 3 ms). a is 11 times as fast as c (95% interval 4.35 to 27.8): c answers 10 queries/s "
-     "(recall 0.950, p99 3 ms)."),
     ([make_run("vchord", (200,)), make_run("hnsw", (100,))], "Speed",
      "2 times as fast as hnsw (single runs: noise is not ruled out)"),
     ([make_run("vchord", (200,))], "Not measured", "how sure the figures are"),
     ([steady("vchord", 200, runs_disagree=True)], "Speed", "The runs of vchord differ by more than noise"),
     ([make_run("a", recall=0.99), make_run("b")], "Speed", "recall 0.990, well above the target"),
     ([steady("fast", 900, recall=0.9), make_run("good")], "Speed", "good answers 100 queries/s"),
-    ([make_run("fast", recall=0.9), make_run("good")], "Recall",
-     "0.95 was not reached by fast (highest: 0.9000)."),
     ([make_run("fast", recall=0.9), make_run("good", recall=0.93)], "Recall",
      "No result reaches a recall of 0.95. The highest is 0.9300, of good-c1."),
     ([steady("a", 2, index_build_time=5.0), steady("b", 1, index_build_time=50.0)], "Building",
@@ -98,15 +86,6 @@ SAID = [
 @pytest.mark.parametrize(("runs", "about", "expected"), SAID)
 def test_what_is_said(runs, about, expected):
     assert expected in said(runs, about)
-
-
-def test_one_client_and_the_most_of_them():
-    runs = [
-        make_run(name, (rate * c,) * 3, clients=c) for c in (1, 8, 32) for name, rate in (("a", 2), ("b", 1))
-    ]
-    abouts = [one.about for one in statements(runs, True, 0.95)]
-    assert abouts[:3] == ["In short", "Speed, 1 client", "Speed, 32 clients"]
-    assert "64 queries/s" in said(runs, "Speed, 32 clients")
 
 
 def memory_of(rates, name="hnsw", **attrs):
@@ -191,38 +170,24 @@ def test_all_memory_where_no_tier_suffices_and_the_most_where_none_has_all():
     assert "more than any reduced amount" in said(with_machine, "Memory")
 
 
-def test_what_was_not_measured():
-    alone = said([make_run("hnsw")], "Not measured")
-    for expected in ("many clients (run.py --clients 1,32)", "how much memory is needed", "inserts, updates"):
-        assert expected in alone
+def test_nothing_is_left_open_where_all_was_measured():
     tiers = [make_run("hnsw", ram=ram, clients=c) for ram in (1, "all") for c in (1, 32)]
     assert said(tiers, "Not measured", has_writes=True) == ""
 
 
 def test_each_dataset_has_its_own_answer():
     runs = [make_run("hnsw"), make_run("hnsw", dataset="other")]
-    found = answers(runs, [make_writes()], 0.95)
+    found = find_answers(runs, [make_writes()], 0.95)
     assert [(answer.dataset, answer.count) for answer in found] == [("mine", 10), ("other", 10)]
     open_questions = [s.text for answer in found for s in answer.statements if s.about == "Not measured"]
     assert ["inserts" in text for text in open_questions] == [False, True]
 
 
-def test_what_writes_do():
-    records = [make_inserts(1, 1000), make_inserts(2, 1900), make_inserts(4, 1800), make_writes()]
-    (answer,) = answers([], records, 0.95)
-    first, second = answer.statements
-    assert first.text == (
-        "hnsw(M=16) takes 1,000 inserts/s from 1 writer and at most 1,900 from 2, 1.9 times as many"
-        " (95% interval 1.66 to 2.18, measured once, at different times)."
-    )
-    assert second.about == "Writes, hnsw(M=16)"
-    assert second.text == (
-        "500 queries/s before, 300 during 150 writes/s, 400 after VACUUM and 550 after REINDEX;"
-        " p99 5, 5, 5 and 5 ms; recall 0.960, 0.930, 0.940 and 0.960;"
-        " index size 2 MB, 2.93 MB, 2.93 MB and 2.05 MB."
-    )
-    flat = answers([], [make_inserts(1, 1000), make_inserts(2, 900)], 0.95)[0].statements[0]
-    assert flat.text.endswith("from 1 writer and no more from up to 2.")
+def test_more_writers_may_add_nothing():
+    (slower,) = find_answers([], [make_inserts(1, 1000), make_inserts(2, 900)], 0.95)[0].statements
+    assert slower.text.endswith("from 1 writer and no more from up to 2.")
+    (noise,) = find_answers([], [make_inserts(1, 1000), make_inserts(2, 1020)], 0.95)[0].statements
+    assert "and no more beyond noise from up to 2 (ratio 1.02, 95% interval 0.9" in noise.text
 
 
 def test_indexes_during_the_same_writes_are_compared():
@@ -232,7 +197,7 @@ def test_indexes_during_the_same_writes_are_compared():
     writes = {"insert": replace(writing.writes["insert"], p50=0.0004, per_second=40.0)}
     writing = replace(writing, queries=queries, writes=writes)
     fast = replace(fast, phases=[before, writing, *after])
-    first, *others = answers([], [slow, fast], 0.95)[0].statements
+    first, *others = find_answers([], [slow, fast], 0.95)[0].statements
     assert first.about == "Writes"
     assert first.text == (
         "During 150 writes/s from 4 writers, with 32 clients querying, vchord() answers 900 queries/s"
@@ -242,7 +207,7 @@ def test_indexes_during_the_same_writes_are_compared():
     )
     assert [one.about for one in others] == ["Writes, hnsw(M=16)", "Writes, vchord()"]
     other_rate = replace(fast, rate=10.0)
-    assert "Writes" not in [one.about for one in answers([], [slow, other_rate], 0.95)[0].statements]
+    assert "Writes" not in [one.about for one in find_answers([], [slow, other_rate], 0.95)[0].statements]
 
 
 def test_results_of_ann_benchmarks_which_know_nothing_of_clients():
@@ -269,16 +234,6 @@ def test_the_interval_of_a_ratio_holds_the_truth_at_least_as_often_as_it_says(se
         low, high = ratio_of_throughputs(found["a"], found["b"]).interval
         hits += low <= 1.2 <= high
     assert hits / 200 >= 0.95
-
-
-def test_more_writers_and_other_indexes_are_judged_like_all_factors():
-    noise = make_inserts(1, 1000), make_inserts(2, 1020)
-    (text,) = [one.text for one in answers([], noise, 0.95)[0].statements]
-    assert "and no more beyond noise from up to 2 (ratio 1.02, 95% interval 0.9" in text
-    assert text.endswith("measured once, at different times).")
-    slow, fast = make_writes(), make_writes("vchord()", "vchord")
-    text = answers([], [slow, fast], 0.95)[0].statements[0].text
-    assert ", no difference beyond noise: a factor of 1 (95% interval 0." in text
 
 
 @pytest.mark.parametrize("runs", [runs for runs, *_ in SAID if "rounds" not in runs[0].attrs])

@@ -14,8 +14,8 @@ from ann_benchmarks.reporting.document import (
     Picture,
     Strong,
     Table,
-    as_html,
-    as_markdown,
+    html_page,
+    markdown_text,
     read_text,
 )
 
@@ -41,7 +41,7 @@ def nasty_blocks():
 
 
 def test_html_escapes_all_text_and_has_no_script():
-    text = as_html(NASTY, nasty_blocks())
+    text = html_page(NASTY, nasty_blocks())
     page = Page(text)
     assert "script" not in page.tags and page.tags.count("img") == 1
     assert page.text.count("<script>alert(1)</script>") == 12
@@ -50,12 +50,12 @@ def test_html_escapes_all_text_and_has_no_script():
 
 
 def test_html_fetches_nothing_from_elsewhere():
-    text = as_html("t", nasty_blocks())
+    text = html_page("t", nasty_blocks())
     assert not re.search(r"url\(|@import|<link|<script", text)
 
 
 def test_markdown_escapes_all_text():
-    text = as_markdown(nasty_blocks())
+    text = markdown_text(nasty_blocks())
     outside = re.sub(r"(`{1,})(?!`).+?(?<!`)\1(?!`)", "", text, flags=re.DOTALL)  # code means itself
     assert not re.search(r"(?<!\\)<", outside)
     assert not re.search(r"(?<!\\)\[a", outside)
@@ -66,9 +66,9 @@ def test_markdown_escapes_all_text():
 
 
 def test_names_with_underscores_stay_readable_in_markdown():
-    assert as_markdown([Paragraph("pgvector_hnsw on 1. May")]) == "pgvector_hnsw on 1. May\n"
+    assert markdown_text([Paragraph("pgvector_hnsw on 1. May")]) == "pgvector_hnsw on 1. May\n"
     assert (
-        as_markdown([Paragraph("1. May"), Paragraph("- a"), Paragraph("# b")])
+        markdown_text([Paragraph("1. May"), Paragraph("- a"), Paragraph("# b")])
         == "1\\. May\n\n\\- a\n\n\\# b\n"
     )
 
@@ -82,12 +82,12 @@ def test_both_forms_of_every_block():
         Table(("Index", "QPS"), [["hnsw", "1,200"]], "Points", frozenset({"Index"})),
         Picture("1-frontier.png", "The frontier."),
     ]
-    assert as_markdown(blocks) == (
+    assert markdown_text(blocks) == (
         "## Speed\n\nsee [the page](https://example.org/a%28b%29) and ``a`b``\n\n- one\n- two\n\n"
         "```sh\npython run.py\n```\n\nPoints\n\n| Index | QPS |\n| --- | ---: |\n| hnsw | 1,200 |\n\n"
         "![The frontier.](1-frontier.png)\n"
     )
-    text = " ".join(as_html("t", blocks).split())
+    text = " ".join(html_page("t", blocks).split())
     for expected in (
         '<h2 id="part-0">Speed</h2>',
         '<p>see <a href="https://example.org/a(b)">the page</a> and <code>a`b</code></p>',
@@ -113,7 +113,7 @@ def test_authored_text():
     assert "[not](javascript:alert)" in line
     assert blocks[3].items == [["first goes on"], ["second"]]
     assert blocks[4].text == "python x.py\n\n  indented"
-    assert "&lt;b&gt;" in as_html("t", blocks) and r"\<b\>" in as_markdown(blocks)
+    assert "&lt;b&gt;" in html_page("t", blocks) and r"\<b\>" in markdown_text(blocks)
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed")
@@ -121,7 +121,7 @@ def test_a_phone_scrolls_a_wide_table_and_not_the_page(tmp_path):
     columns = tuple(f"A column {i}" for i in range(20))
     wide = [Table(columns, [["1,234.5 (1,200 to 1,300)"] * 20]), Paragraph("long" * 200), *nasty_blocks()]
     page = tmp_path / "page.html"
-    page.write_text(as_html("t", wide))
+    page.write_text(html_page("t", wide))
     browser = Browser()
     try:
         browser.open(page, width=500)

@@ -10,10 +10,9 @@ from ann_benchmarks.definitions.servers import ONE_SERVER, every_shards
 from ann_benchmarks.experiments.findings import StepPoint, selected
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.plotting.lines import line_looks
-from ann_benchmarks.reporting.content import Shown, make
+from ann_benchmarks.reporting.content import Shown
 from ann_benchmarks.reporting.document import Paragraph
-from ann_benchmarks.reporting.pictures import picture_kinds
-from ann_benchmarks.reporting.tables import table_kinds
+from ann_benchmarks.reporting.kinds import make
 from ann_benchmarks.views.parts import Table
 from ann_benchmarks.views.servers import server_lines
 
@@ -48,13 +47,13 @@ def every(clients=1):
     ]
 
 
-def blocks(kinds, what, runs, folder=None):
+def blocks(what, runs, folder=None):
     shown = Shown(runs, [], 0.95, **({"folder": folder} if folder else {}))
-    return make(kinds, what, {"kind": "shards"}, shown)
+    return make(what, {"kind": "shards"}, shown)
 
 
 def test_the_table_has_each_number_and_engine_beside_one_server():
-    table, *notes = blocks(table_kinds, "table", every())
+    table, *notes = blocks("table", every())
     assert isinstance(table, Table)
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     assert [row["Servers"] for row in rows] == [
@@ -79,7 +78,7 @@ def test_each_number_of_probes_has_a_row_and_says_where_it_does_not_reach_the_re
     short = routed(900.0, 4, 1)
     short.metrics["recall"], short.attrs["recall_parts"] = 0.6, [0.5, 0.7] * 25
     runs = [*every(), routed(700.0, 4, 2), short, routed(500.0, 2, 1)]
-    table, *_ = blocks(table_kinds, "table", runs)
+    table, *_ = blocks("table", runs)
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     of_routed = [row for row in rows if "routed" in row["Servers"]]
     shown = ("Servers", "Rows searched", "Rows of a shard")
@@ -91,7 +90,7 @@ def test_each_number_of_probes_has_a_row_and_says_where_it_does_not_reach_the_re
     assert float(ratios[0]) == pytest.approx(0.5, rel=0.01) and ratios[1] == "-"
     assert [row["Recall"] for row in of_routed] == ["0.9500", "0.6000", "0.9500"]
     assert "not reached" in of_routed[1].values() and "not reached" not in of_routed[2].values()
-    blocks(picture_kinds, "picture", runs, tmp_path)
+    blocks("picture", runs, tmp_path)
     assert (tmp_path / "shards.png").exists()
     _, kinds = server_lines(runs, 0.95, "qps")
     ways = ("client", "fdw", "routed, 1 of them", "routed, 2 of them")
@@ -112,7 +111,7 @@ def test_small_servers_stand_beside_a_large_one():
         *(on_tier(result(rate), megabytes) for rate, megabytes in ((1000.0, 400), (100.0, 100))),
         on_tier(result(600.0, 4, "client"), 100),
     ]
-    table, *notes = blocks(table_kinds, "table", runs)
+    table, *notes = blocks("table", runs)
     assert isinstance(table, Table)
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     assert [(row["Servers"], row["RAM of each"]) for row in rows] == [
@@ -125,14 +124,12 @@ def test_small_servers_stand_beside_a_large_one():
 
 
 def test_each_load_has_a_table_of_its_own():
-    tables = [
-        block for block in blocks(table_kinds, "table", [*every(), *every(16)]) if isinstance(block, Table)
-    ]
+    tables = [block for block in blocks("table", [*every(), *every(16)]) if isinstance(block, Table)]
     assert [table.caption.partition(" on ")[0] for table in tables] == ["hnsw-c1", "hnsw-c16"]
 
 
 def test_without_one_server_there_is_no_ratio():
-    table, *_ = blocks(table_kinds, "table", every()[1:])
+    table, *_ = blocks("table", every()[1:])
     assert "QPS / one server" not in table.columns and "Recall" in table.columns
 
 
@@ -144,9 +141,9 @@ def test_an_engine_has_one_colour_and_each_load_a_dash():
     assert first["marker"] == third["marker"] and first["ls"] == second["ls"] != third["ls"] == fourth["ls"]
 
 
-@pytest.mark.parametrize(("kinds", "what"), [(picture_kinds, "picture"), (table_kinds, "table")])
-def test_without_shards_a_sentence_says_so(kinds, what):
-    (note,) = blocks(kinds, what, every()[:1])
+@pytest.mark.parametrize("what", ["picture", "table"])
+def test_without_shards_a_sentence_says_so(what):
+    (note,) = blocks(what, every()[:1])
     assert "there is no result on shards, on replicas or through a pooler" in note.text
 
 
@@ -155,7 +152,7 @@ def test_replicas_and_poolers_stand_in_the_same_table_and_picture(tmp_path):
     through = {"pooler": "pgbouncer:transaction", "pool_size": 8}
     runs = [result(1000.0), result(400.0, 2, "fdw"), *(on_servers(rate, **fields) for rate, fields in copies)]
     runs.append(on_servers(500.0, {"pooler_cpu_seconds_per_query": 0.0001}, **through))
-    table, *_ = blocks(table_kinds, "table", runs)
+    table, *_ = blocks("table", runs)
     rows = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
     pooled = "through pgbouncer:transaction, with 8 connections"
     assert list(rows) == ["one server", pooled, "1 replica", "2 replicas", "2 shards, asked by fdw"]
@@ -184,12 +181,12 @@ def test_a_finding_of_one_server_is_not_looked_for_on_several():
 def test_shards_that_miss_the_recall_have_a_table_and_no_picture(tmp_path):
     runs = [every()[0], routed(900.0, 4, 1)]
     runs[1].metrics["recall"], runs[1].attrs["recall_parts"] = 0.6, [0.5, 0.7] * 25
-    table, *_ = blocks(table_kinds, "table", runs)
+    table, *_ = blocks("table", runs)
     assert isinstance(table, Table)
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     assert [row["Recall"] for row in rows] == ["0.9500", "0.6000"] and rows[0]["Servers"] == "one server"
     assert "not reached" in rows[1].values()
-    (note,) = blocks(picture_kinds, "picture", runs, tmp_path)
+    (note,) = blocks("picture", runs, tmp_path)
     assert (
         isinstance(note, Paragraph) and "no result on several servers reaches a recall of 0.95" in note.text
     )

@@ -14,8 +14,7 @@ from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.common.text import say
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.pricing.costs import cost_request
-from ann_benchmarks.reporting.bundling import write_bundle
-from ann_benchmarks.reporting.chapters import FOLDER, readable_records
+from ann_benchmarks.reporting.chapters import FOLDER, readable_records, write_bundle
 from ann_benchmarks.reporting.content import Chapter, Report
 from ann_benchmarks.reporting.report import write_report
 from ann_benchmarks.results.metrics import TARGET_RECALL

@@ -1,7 +1,7 @@
 """What the reader of a report came for, in plain sentences: which is the fastest, its cost, its memory."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ann_benchmarks.common.numbers import size_text, three_digits
@@ -13,7 +13,6 @@ from ann_benchmarks.results.comparable import (
     ram,
     with_least_memory,
 )
-from ann_benchmarks.results.contest import Ratio
 from ann_benchmarks.results.equal_recall import BETWEEN, EXACT, WITHIN
 from ann_benchmarks.results.judging import ERROR_RATE
 from ann_benchmarks.results.records import Record
@@ -21,16 +20,23 @@ from ann_benchmarks.results.runs import Run, number
 from ann_benchmarks.results.speeds import OVERSTATED
 from ann_benchmarks.views.filters import filter_statements
 from ann_benchmarks.views.memory import Need, memory_in_short, memory_statements, needs
-from ann_benchmarks.views.parts import Statement, certainty_of_all, doubt, listed
+from ann_benchmarks.views.parts import (
+    Statement,
+    certainty_of_all,
+    doubt,
+    first_names,
+    lead_text,
+    listed,
+    relation,
+)
 
 from .index_costs import costs
 from .recalls import tail_statements
-from .workloads import workload_statements
+from .workloads import insert_statements, write_statements
 
 RATE_WAS_GIVEN = "The throughput was given and says nothing about the algorithms: compare their latencies."
-LEAST_OVERSTATED = 0.0005  # by the choice of the query argument, that a reader should know
-OVERSHOT = 0.02  # by which a recall lies above the target, that a reader should know
-MOST_NAMED = 4  # contenders that a sentence of the short answer names before it counts the others
+LEAST_OVERSTATED = 0.0005  # recall; the choice of a query argument that adds less is not mentioned
+OVERSHOT = 0.02  # recall above the target; less is not mentioned
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,7 @@ class Answer:
     statements: Sequence[Statement]
 
 
-def answers(runs: Iterable[Run], records: Iterable[Record], target: float) -> list[Answer]:
+def find_answers(runs: Iterable[Run], records: Iterable[Record], target: float) -> list[Answer]:
     """Return what the results of each dataset and count say at a recall."""
     runs, records = list(runs), list(records)
     found = []
@@ -50,8 +56,9 @@ def answers(runs: Iterable[Run], records: Iterable[Record], target: float) -> li
     for dataset, count in sorted(places):
         here = [run for run in runs if (run.dataset, run.count) == (dataset, count)]
         written = [record for record in records if (record.dataset, record.count) == (dataset, count)]
-        of_queries = statements(here, bool(written), target) if here else []
-        found.append(Answer(dataset, count, [*of_queries, *workload_statements(written)]))
+        said = statements(here, bool(written), target) if here else []
+        said += [*insert_statements(written), *write_statements(written)]
+        found.append(Answer(dataset, count, said))
     return found
 
 
@@ -63,17 +70,16 @@ def statements(runs: Sequence[Run], has_writes: bool, target: float) -> list[Sta
     under = filter_statements(runs, target, ERROR_RATE / 2)
     plain = [run for run in runs if not run.series.filter] if under else runs
     if not plain:
-        return [*under, *of_indexes(runs, target), *unmeasured(runs, [], False, has_writes)]
-    return [*under, *of_speed(plain, has_writes, target, ERROR_RATE / 2 if under else ERROR_RATE)]
+        reaching = [one for one in comparisons(runs, target) if one.fastest]
+        built = costs(reaching[0]) if reaching else []
+        memory = memory_statements(needs(runs, target))
+        return [*under, *built, *memory, *unmeasured(runs, [], False, has_writes)]
+    return [*under, *speed_statements(plain, has_writes, target, ERROR_RATE / 2 if under else ERROR_RATE)]
 
 
-def of_indexes(runs: Sequence[Run], target: float) -> list[Statement]:
-    """Say what filtered indexes cost, and how much memory they need."""
-    reaching = [one for one in comparisons(runs, target) if one.fastest]
-    return [*(costs(reaching[0]) if reaching else []), *memory_statements(needs(runs, target))]
-
-
-def of_speed(runs: Sequence[Run], has_writes: bool, target: float, error_rate: float) -> list[Statement]:
+def speed_statements(
+    runs: Sequence[Run], has_writes: bool, target: float, error_rate: float
+) -> list[Statement]:
     """Say which algorithm is the fastest, what it costs and which memory it needs."""
     compared = comparisons(runs, target)
     reaching = [comparison for comparison in compared if comparison.fastest]
@@ -84,7 +90,7 @@ def of_speed(runs: Sequence[Run], has_writes: bool, target: float, error_rate: f
     shown = [reaching[0], *reaching[-1:]] if len(reaching) > 1 else reaching
     need = needs(runs, target)
     scarce = [least for one in shown if (least := with_least_memory(runs, target, one))]
-    rate = error_rate / (len(shown) + len(scarce))  # of each, so that it is error_rate for all that is said
+    rate = error_rate / (len(shown) + len(scarce))  # all statements together err at error_rate
     return [
         *in_short(shown, scarce, need, rate),
         *(Statement(f"Speed, {one.who_asks}", speed(one, rate)) for one in shown),
@@ -127,7 +133,7 @@ def ranking(comparison: Comparison, error_rate: float) -> str:
     name = next(iter(comparison.fastest))
     alike = [other for other, found in ratios.items() if found.is_noise or not found.is_fair]
     apart = {other: found for other, found in ratios.items() if other not in alike}
-    behind = behind_by(apart)
+    behind = lead_text(apart)
     if any(not found.is_sure for found in apart.values()):
         doubts = [doubt(comparison.fastest[name], comparison.fastest[other])[0] for other in apart]
         behind += f" ({certainty_of_all(apart.values(), doubts)})"
@@ -136,28 +142,8 @@ def ranking(comparison: Comparison, error_rate: float) -> str:
     if not alike:
         is_sure = all(found.is_sure for found in ratios.values())
         return f"{who}, {name} is {'the fastest:' if is_sure else 'ahead:'} {behind}"
-    text = f"{who}, {listed(at_most([name, *alike]))} cannot be told apart"
+    text = f"{who}, {listed(first_names([name, *alike]))} cannot be told apart"
     return f"{text}, and {name} is {behind}" if behind else text
-
-
-def behind_by(slower: Mapping[str, Ratio]) -> str:
-    """Write how many times as fast the first is as each of the others, of many as the first of them."""
-    texts = [
-        f"{three_digits(found.value)} times as fast as {other}{found.where}"
-        for other, found in slower.items()
-    ]
-    if len(texts) <= MOST_NAMED + 1:
-        return listed(texts)
-    rest = sorted(found.value for found in list(slower.values())[MOST_NAMED:])
-    span = f"{three_digits(rest[0])} to {three_digits(rest[-1])} times"
-    return listed([*texts[:MOST_NAMED], f"{span} as fast as {len(rest)} others"])
-
-
-def at_most(names: Sequence[str]) -> list[str]:
-    """Return names, of many the first ones and how many others there are."""
-    if len(names) <= MOST_NAMED + 1:
-        return list(names)
-    return [*names[:MOST_NAMED], f"{len(names) - MOST_NAMED} others"]
 
 
 def nothing_reached(runs: Sequence[Run], target: float) -> str:
@@ -179,18 +165,9 @@ def speed(comparison: Comparison, error_rate: float) -> str:
         f" {'is the fastest:' if is_ahead else 'answers'} {pace(comparison, name)}."
     ]
     for other in others:
-        found = ratios[other]
-        times = three_digits(found.value)
-        if not found.is_fair:
-            relation = f"{name} and {other} cannot be told apart, because {other} has only higher recalls"
-        elif found.is_noise:
-            # By noise, the first of those measured in rounds is the first, and its ratio too large.
-            given = f"ratio {times}, " if not found.rounds else ""
-            alike = f"{name} and {other} show no difference beyond noise{found.where}"
-            relation = f"{alike} ({given}{found.certainty})"
-        else:
-            relation = f"{name} is {times} times as fast as {other}{found.where} ({found.certainty})"
-        sentences.append(f"{relation}: {other} answers {pace(comparison, other)}.")
+        sentences.append(
+            f"{relation(name, other, ratios[other])}: {other} answers {pace(comparison, other)}."
+        )
     doubts: dict[tuple[str, str], list[str]] = {}
     for other in (other for other, found in ratios.items() if not found.rounds):
         doubts.setdefault(doubt(comparison.fastest[name], comparison.fastest[other]), [name]).append(other)

@@ -1,4 +1,4 @@
-"""Built indexes: their names, and what building them took."""
+"""Built indexes: their names, and what building them took, as a table and as a picture."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,12 +6,20 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import KIB, UNKNOWN, figure_text, size_text
+from ann_benchmarks.plotting.styles import LIGHT_COLORS
 from ann_benchmarks.results.built import build_arguments
 from ann_benchmarks.results.runs import Run, number
 from ann_benchmarks.views.parts import known_table
 
-from .content import Shown
-from .document import Block
+from .content import MOST_ROWS, Shown, rest_text
+from .document import Block, Picture
+from .drawing import draw_stacked
+
+PARTS = {
+    "load": ("loading the table", LIGHT_COLORS[4]),
+    "clustering": ("clustering", LIGHT_COLORS[5]),
+    "index": ("building the index", LIGHT_COLORS[0]),
+}
 
 
 class IndexNames:
@@ -59,20 +67,15 @@ class BuildCosts:
         return max(found - (self.seconds("clustering") or 0), 0.0)
 
 
-def builds_of(runs: Iterable[Run]) -> list[BuildCosts]:
+def build_costs(runs: Iterable[Run]) -> list[BuildCosts]:
     """Return the builds that results describe, each once, the fastest first."""
     runs = list(runs)
     groups: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:
         if run.metrics["build"] > 0 or run.metrics["indexsize"] > 0:
             arguments = ", ".join(text for text in build_arguments(run).values() if text != run.distance)
-            key = (
-                run.dataset,
-                run.series.family,
-                arguments,
-                number(run, "index_build_time") or run.metrics["build"],
-            )
-            groups.setdefault(key, []).append(run)
+            took = number(run, "index_build_time") or run.metrics["build"]
+            groups.setdefault((run.dataset, run.series.family, arguments, took), []).append(run)
     names = IndexNames(runs)
     builds = []
     for (_, _, arguments, _), group in groups.items():
@@ -84,7 +87,7 @@ def builds_of(runs: Iterable[Run]) -> list[BuildCosts]:
 def build_table(shown: Shown) -> list[Block]:
     """Return the table of all builds."""
     rows = []
-    for build in builds_of(shown.runs):
+    for build in build_costs(shown.runs):
         run, overflow = build.run, number(build.run, "graph_overflow_rows")
         index_size = run.metrics["indexsize"] or None
         rows.append({
@@ -106,12 +109,28 @@ def build_table(shown: Shown) -> list[Block]:
     if not rows:
         raise UserError("no result states what its build took")
     columns = {name: [row[name] for row in rows] for name in rows[0]}
-    for name in ("Dataset", "wal_level"):
-        if len(set(columns[name])) == 1:
-            del columns[name]
-    return [known_table(columns, shown.title or "Builds", frozenset({"Index", "Dataset"}))]
+    return [known_table(columns, shown.title or "Builds", ("Index", "Dataset"), ("Dataset", "wal_level"))]
 
 
 def estimate_text(estimated: float | None, built: float | None) -> str:
     """Write the estimated size in KiB, and by how much it misses the size of the built index."""
     return f"{size_text(estimated, KIB)} ({estimated / built - 1:+.1%})" if estimated and built else UNKNOWN
+
+
+def build_picture(shown: Shown) -> list[Block]:
+    """Draw what loading, clustering and building took."""
+    found = [build for build in build_costs(shown.runs) if build.total > 0]
+    if not found:
+        raise UserError("no result states how long its build took")
+    several = len({build.run.dataset for build in found}) > 1
+    drawn = found[:MOST_ROWS]
+    names = [f"{build.short_name}{f', {build.run.dataset}' if several else ''}" for build in drawn]
+    parts = {}
+    for part, (label, color) in PARTS.items():
+        known = [build.seconds(part) for build in drawn]
+        # Where only the sum is known, it is that of building.
+        rest = [build.total if part == "index" else 0.0 for build in drawn]
+        parts[label] = color, [one if took is None else took for took, one in zip(known, rest, strict=True)]
+    path = shown.file("builds")
+    draw_stacked(names, parts, path)
+    return [Picture(path.name, f"Seconds of loading, clustering and building the index{rest_text(found)}.")]

@@ -1,26 +1,26 @@
-"""What report.py does: choose results, put them into chapters, write the report."""
+"""What report.py does: choose results, put them into chapters, write the report, alone or in a bundle."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.files import whole_folder
+from ann_benchmarks.common.text import say
 from ann_benchmarks.data.datasets import canonical_name, make_truth_file
 from ann_benchmarks.pricing.costs import CostRequest
-from ann_benchmarks.results.comparable import clients, is_on_tier
 from ann_benchmarks.results.file import RESULTS_FOLDER, iter_result_paths
-from ann_benchmarks.results.filtered import read_deciles
 from ann_benchmarks.results.records import Record, iter_record_paths, read_record
 from ann_benchmarks.results.runs import LeftOut, Run, load_runs, skipped
-from ann_benchmarks.results.tails import counts_of
-from ann_benchmarks.submission.bundle import BundleRequest
+from ann_benchmarks.submission.bundle import PRICES, REPORT, Bundle, BundleRequest, check_replaceable
+from ann_benchmarks.submission.own_facts import facts_here
+from ann_benchmarks.submission.private import Private
 from ann_benchmarks.views.chosen import checked_target, without_results
-from ann_benchmarks.views.tiers import tier_runs
 
-from .bundling import write_bundle
-from .content import Chapter, Report, is_named
-from .pictures import MONITORED
+from .content import Chapter, Finding, Report, is_named
+from .kinds import worth_showing
 from .report import write_report
 
 FOLDER = Path("reports")
@@ -54,7 +54,7 @@ def report_results(
     options: ReportOptions = ReportOptions(),
 ) -> Path:
     """Write a report of the results of one dataset; return its folder, by default reports/DATASET."""
-    dataset, report = report_of(dataset, algorithms, count, options)
+    dataset, report = dataset_report(dataset, algorithms, count, options)
     folder = folder or FOLDER / dataset
     write_report(report, folder, checked_target(options.target_recall))
     return folder
@@ -68,18 +68,18 @@ def bundle_results(
     options: ReportOptions = ReportOptions(),
 ) -> None:
     """Write the report of one dataset, and all that it rests on, as a bundle."""
-    _, report = report_of(dataset, algorithms, count, options)
+    _, report = dataset_report(dataset, algorithms, count, options)
     write_bundle(report, request, checked_target(options.target_recall))
 
 
-def report_of(
+def dataset_report(
     dataset: str | None, algorithms: Sequence[str], count: int | None, options: ReportOptions
 ) -> tuple[str, Report]:
     """Return the name of a dataset, the only one by default, and the report of its results."""
     checked_target(options.target_recall)
     dataset = only_dataset() if dataset is None else canonical_name(dataset)
     left_out: LeftOut = {}
-    runs, records = results_of(dataset, algorithms, count, options.recompute, left_out)
+    runs, records = dataset_results(dataset, algorithms, count, options.recompute, left_out)
     words = ["python", "report.py", "--dataset", dataset]
     words += ["--algorithm", *algorithms] if algorithms else []
     words += ["--count", str(count)] if count else []
@@ -103,7 +103,7 @@ def only_dataset() -> str:
     return names[0]
 
 
-def results_of(
+def dataset_results(
     dataset: str,
     algorithms: Sequence[str],
     count: int | None,
@@ -158,50 +158,72 @@ def chapters(dataset: str, runs: Sequence[Run], records: Sequence[Record]) -> li
             title=f"{dataset}, k = {count}{', batch mode' if batch else ''}",
             runs=its_runs,
             records=its_records,
-            pictures=[{"kind": kind} for kind in worth_drawing(its_runs, its_records)],
-            tables=[{"kind": kind} for kind in worth_listing(its_runs, its_records)],
+            pictures=worth_showing("picture", its_runs, its_records),
+            tables=worth_showing("table", its_runs, its_records),
         )
         found.append(chapter)
     return found
 
 
-def worth_drawing(runs: Sequence[Run], records: Sequence[Record]) -> list[str]:
-    """Return the kinds of pictures that say something about these results."""
-    has_tiers = bool(tier_runs(runs))
-    kinds = {
-        "frontier": any(not is_on_tier(run) for run in runs) or (bool(runs) and not has_tiers),
-        "tiers": has_tiers,
-        **of_filters(runs),
-        "clients": len({clients(run) for run in runs if not is_on_tier(run)}) > 1,
-        "latency": bool(runs),
-        "recalls": any(counts_of(run) for run in runs),
-        "builds": any(run.metrics["build"] > 0 for run in runs),
-        "dashboard": any(MONITORED in run.attrs for run in runs) or any(one.monitoring for one in records),
-        **of_records(records),
+def write_bundle(
+    report: Report, request: BundleRequest, target: float, experiment: str | None = None
+) -> None:
+    """Write a bundle, in place of an older one; say what was left out of it. `experiment` is its name.
+
+    UserError if there is nothing to bundle, the folder holds anything else or cannot be written, or something
+    private would be left in it.
+    """
+    outcomes: list[Run | Record] = [*report.runs, *report.records]
+    if not outcomes:
+        raise UserError("nothing to bundle: run run.py first")
+    if report.costs is not None:
+        request = replace(request, prices=report.costs.prices.path)
+    private = Private(facts_here(), [one.attrs for one in outcomes])
+    with whole_folder(request.folder, check_replaceable, "--bundle") as place:
+        bundle = Bundle(place, private)
+        runs, records = bundle.copy_results(
+            [run for chapter in report.chapters for run in chapter.runs],
+            [record for chapter in report.chapters for record in chapter.records],
+        )
+        copied = publishable(report, private, runs, records)
+        write_report(copied, place / REPORT, target)
+        bundle.finish(request, report.title, experiment, target, [*copied.runs, *copied.records])
+    left_out = "; ".join(private.left_out) or "nothing was found"
+    say(f"left out of {request.folder} as private: {left_out}")
+
+
+def publishable(
+    report: Report, private: Private, runs: Mapping[Path, Run], records: Mapping[Path, Record]
+) -> Report:
+    """Return a report of copied results, by the paths of their originals, without private texts."""
+
+    def texts(one: Any, *names: str) -> dict[str, Any]:
+        return {name: private.text(getattr(one, name)) for name in names}
+
+    def copied(record: Record) -> Record:
+        return replace(records[record.path], path=Path(private.name(record.path.as_posix())))
+
+    chapters = [
+        replace(
+            one,
+            **texts(one, "title", "text", "command"),
+            runs=[runs[run.path] for run in one.runs],
+            records=[copied(record) for record in one.records],
+            missing=[private.text(line) for line in one.missing],
+            pictures=[private.value(request) for request in one.pictures],
+            tables=[private.value(request) for request in one.tables],
+        )
+        for one in report.chapters
+    ]
+    findings = [Finding(**texts(one, *vars(one))) for one in report.findings]
+    left_out: LeftOut = {
+        Path(private.name(path.as_posix())): UserError(private.text(str(error)))
+        for path, error in report.left_out.items()
     }
-    return [kind for kind, is_worth in kinds.items() if is_worth]
-
-
-def worth_listing(runs: Sequence[Run], records: Sequence[Record]) -> list[str]:
-    """Return the kinds of tables that say something about these results."""
-    kinds = {
-        "speedups": len(runs) > 1,
-        "recalls": any(counts_of(run) for run in runs),
-        "tiers": bool(tier_runs(runs)),
-        **of_filters(runs),
-        "builds": any(run.metrics["build"] > 0 for run in runs),
-        **of_records(records),
-        "points": bool(runs),
-    }
-    return [kind for kind, is_worth in kinds.items() if is_worth]
-
-
-def of_filters(runs: Sequence[Run]) -> dict[str, bool]:
-    """Return whether there are filtered results, and such with figures by decile of matches."""
-    filtered = [run for run in runs if run.series.filter and not run.series.is_open]
-    return {"filters": bool(filtered), "deciles": any(read_deciles(run) for run in filtered)}
-
-
-def of_records(records: Sequence[Record]) -> dict[str, bool]:
-    """Return whether there are workloads of each kind."""
-    return {kind: any(record.workload == kind for record in records) for kind in ("inserts", "writes")}
+    costs = report.costs
+    if costs is not None:
+        notes = [private.text(note) for note in costs.prices.notes]
+        own = texts(costs.prices, "label", "source")
+        costs = replace(costs, prices=replace(costs.prices, path=Path(PRICES), notes=notes, **own))
+    own = texts(report, "title", "text", "command", "source")
+    return replace(report, chapters=chapters, findings=findings, left_out=left_out, costs=costs, **own)

@@ -92,7 +92,7 @@ LEVEL = 3  # of all headings in a text, below those of the document
 
 def read_text(text: str) -> list[Block]:
     """Return the blocks of a text."""
-    return [block for part in parts(text) for block in blocks_of(part)]
+    return [block for part in parts(text) for block in part_blocks(part)]
 
 
 def parts(text: str) -> Iterator[list[str]]:
@@ -113,7 +113,7 @@ def parts(text: str) -> Iterator[list[str]]:
     yield lines
 
 
-def blocks_of(lines: list[str]) -> Iterator[Block]:
+def part_blocks(lines: list[str]) -> Iterator[Block]:
     """Yield the blocks of lines that no empty line separates."""
     if not lines:
         return
@@ -133,13 +133,13 @@ def blocks_of(lines: list[str]) -> Iterator[Block]:
             yield Heading(LEVEL, heading[1])
         else:
             paragraph.append(line.strip())
-    if paragraph:  # which precedes the items: what follows them belongs to the last
-        yield Paragraph(line_of(" ".join(paragraph)))
+    if paragraph:  # before the items, because what follows them belongs to the last
+        yield Paragraph(parsed_line(" ".join(paragraph)))
     if items:
-        yield Items([line_of(item) for item in items])
+        yield Items([parsed_line(item) for item in items])
 
 
-def line_of(text: str) -> Line:
+def parsed_line(text: str) -> Line:
     """Return the pieces of a line."""
     line: list[Piece] = []
     end = 0
@@ -162,7 +162,7 @@ def pieces(line: Line) -> Sequence[Piece]:
     return [line] if isinstance(line, Piece) else line
 
 
-def as_html(title: str, blocks: Sequence[Block]) -> str:
+def html_page(title: str, blocks: Sequence[Block]) -> str:
     """Return one HTML page, which fetches nothing but its pictures; all text is escaped."""
     environment = Environment(
         loader=FileSystemLoader(FOLDER), autoescape=True, trim_blocks=True, lstrip_blocks=True
@@ -174,7 +174,7 @@ def as_html(title: str, blocks: Sequence[Block]) -> str:
     return environment.get_template("report.html").render(title=title, blocks=named, sections=sections) + "\n"
 
 
-def as_markdown(blocks: Sequence[Block]) -> str:
+def markdown_text(blocks: Sequence[Block]) -> str:
     """Return the whole text in Markdown; each character of a text means itself."""
     return "\n\n".join(block_text(block) for block in blocks) + "\n"
 

@@ -1,7 +1,7 @@
-"""How the pictures are drawn that only reports have: horizontal bars, and writes over time."""
+"""How the pictures are drawn that only reports have: bars, lines with published ones, writes over time."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,22 +12,23 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import figure_text, plain_number
 from ann_benchmarks.plotting.canvas import GREY, add_note, save
+from ann_benchmarks.plotting.lines import LinePlot, draw_lines
+from ann_benchmarks.plotting.published import PublishedPoints, read_series
 from ann_benchmarks.plotting.styles import LIGHT_COLORS
+from ann_benchmarks.published import published
+from ann_benchmarks.published.selecting import Selection
 from ann_benchmarks.results.records import Record, over_time
 from ann_benchmarks.results.runs import Run, interval
+from ann_benchmarks.views.points import Point
 
-from .builds import BuildCosts
+from .content import Shown, origin_notes
+from .document import Block, Picture
 
 WIDTH = 9.0  # inches, of a picture of bars
 ROW, MARGIN = 0.3, 1.3  # inches, of a bar and around all of them
 LONGEST = 60  # characters of a name next to an axis
 ROOM_FOR_TEXT = 1.18  # of the longest bar
 PERCENTILES = {"p50": LIGHT_COLORS[4], "p99": LIGHT_COLORS[0]}
-PARTS = {
-    "load": ("loading the table", LIGHT_COLORS[4]),
-    "clustering": ("clustering", LIGHT_COLORS[5]),
-    "index": ("building the index", LIGHT_COLORS[0]),
-}
 PANEL, COLUMN = 1.5, 6.5  # inches, of one figure over time
 RECALL, SIZE = "Recall", "Index (MB)"
 PANELS = {
@@ -39,6 +40,7 @@ PANELS = {
     SIZE: "index_size",
 }
 SHADES = ("0.95", "1.0")  # of phases, in turn
+THROUGHPUT = ("qps", "tps")  # columns of published figures
 
 
 def draw_latencies(runs: Sequence[Run], path: Path, title: str) -> None:
@@ -67,18 +69,14 @@ def draw_latencies(runs: Sequence[Run], path: Path, title: str) -> None:
     finish_bars(figure, path, title, "Latency (ms), logarithmic; to the left is better")
 
 
-def draw_builds(builds: Sequence[BuildCosts], names: Sequence[str], path: Path) -> None:
-    """Draw for each index the seconds of loading, clustering and building, one after the other."""
+def draw_stacked(names: Sequence[str], parts: Mapping[str, tuple[str, Sequence[float]]], path: Path) -> None:
+    """Draw for each name its seconds, one part after the other; a part has a color and a number for each."""
     figure, axes = bars(names)
-    ends = [0.0] * len(builds)
-    rows = range(len(builds))
-    for part, (name, color) in PARTS.items():
-        # Where only the sum is known, it is that of building.
-        otherwise = [build.total if part == "index" else 0.0 for build in builds]
-        known = [build.seconds(part) for build in builds]
-        seconds = [rest if took is None else took for took, rest in zip(known, otherwise, strict=True)]
+    ends = [0.0] * len(names)
+    rows = range(len(names))
+    for part, (color, seconds) in parts.items():
         if any(seconds):
-            axes.barh(rows, seconds, 0.62, ends, color=color, label=name)
+            axes.barh(rows, seconds, 0.62, ends, color=color, label=part)
         ends = [end + more for end, more in zip(ends, seconds, strict=True)]
     for row, end in zip(rows, ends, strict=True):
         write_after(axes, f"{figure_text(end)} s", end, row)
@@ -125,6 +123,31 @@ def shortened(name: str) -> str:
     return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
 
 
+def line_picture(
+    shown: Shown, kind: str, series: dict[str, list[Point]], axes: tuple[str, str]
+) -> list[Block]:
+    """Draw lines, with published ones over the same axis."""
+    overlay = shown.overlay
+    others = [published_lines(overlay.published, overlay.where or {})] if overlay.published else []
+    path = shown.file(kind)
+    plot = LinePlot(*axes, "log", "", shown.title, "up is better", overlay.normalise)
+    draw_lines(series, path, plot, others)
+    picture = Picture(path.name, f"{axes[1]} over {axes[0].lower()}.")
+    return [picture, *(note for other in others for note in origin_notes(other.origin))]
+
+
+def published_lines(name: str, where: Mapping[str, Any]) -> PublishedPoints:
+    """Return throughput over clients out of NAME or NAME:TABLE, a line for each curve of the table."""
+    source, table_name = published(name.partition(":")[0]), name.partition(":")[2]
+    tables = [source.table(table_name)] if table_name else source.tables
+    for table in tables:
+        rate = next((column for column in THROUGHPUT if {"clients", column} <= set(table.columns)), None)
+        if rate:
+            by = [column for column in table.curves if column not in where and column != "clients"]
+            return read_series(Selection(source.name, "clients", rate, table.name, where, by))
+    raise UserError(f"{source.path} has no table of {' or '.join(THROUGHPUT)} over clients")
+
+
 def draw_writes(records: Sequence[Record], path: Path) -> None:
     """Draw workloads side by side, with a panel for each figure that is known of any of them."""
     drawn = [over_time(record.windows) for record in records]
@@ -156,14 +179,14 @@ def draw_writes(records: Sequence[Record], path: Path) -> None:
     for row, name in enumerate(names):
         grid[row, 0].set_ylabel(name, fontsize=9, color=GREY)
         if name not in (RECALL, SIZE):
-            grid[row, 0].set_ylim(bottom=0)  # of the whole row, when all of it is drawn
+            grid[row, 0].set_ylim(bottom=0)  # the whole row shares it, when all is drawn
     save(figure, path)
 
 
 def shade(axes: Axes, record: Record, is_top: bool) -> None:
     """Mark the phases, with their names above the first panel, as far as there is room."""
     end = max((phase.start + phase.seconds for phase in record.phases), default=1.0)
-    free = -math.inf  # where the last name ends
+    free = -math.inf  # the end of the last name
     for number, phase in enumerate(record.phases):
         axes.axvspan(phase.start, phase.start + phase.seconds, color=SHADES[number % 2], zorder=0, lw=0)
         if is_top and phase.start >= free:

@@ -1,8 +1,9 @@
-"""What was run: facts that all results share are stated once, facts that differ by algorithm."""
+"""What was run, facts that all results share once and others by algorithm, and what the machine did then."""
 
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
@@ -10,17 +11,24 @@ from ann_benchmarks.common.numbers import UNKNOWN, size_text
 from ann_benchmarks.common.text import from_json
 from ann_benchmarks.data.datasets import get_dataset, is_present
 from ann_benchmarks.fields.rows import FIELDS
+from ann_benchmarks.fields.series import BESIDE
+from ann_benchmarks.monitoring.stored import read_monitoring
+from ann_benchmarks.plotting.dashboard import draw_dashboard, sampled_with
+from ann_benchmarks.results.at_recall import may_reach
 from ann_benchmarks.results.attributes import version_names
-from ann_benchmarks.results.file import TRUTH_ATTRIBUTE
+from ann_benchmarks.results.comparable import clients
+from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, iter_result_paths, read_attributes
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.views.parts import Table
 
-from .content import Report
-from .document import Block, Heading, Listing, Paragraph
+from .content import Report, Shown
+from .document import Block, Heading, Listing, Paragraph, Picture
 
-MOST_VALUES = 6  # of a fact, that are written out
+MOST_VALUES = 6  # written out of a fact
 MOST_COMMANDS = 20
+DASHBOARDS = 2
+MONITORED = "monitoring_cpu_seconds"  # an attribute of results that were monitored
 MEASURED = "How it was measured"
 # By chapter: attributes and their names. Versions and settings have names of their own.
 KNOWN = {
@@ -52,30 +60,30 @@ Fact = tuple[str, str]  # chapter and name
 
 def run_blocks(report: Report) -> list[Block]:
     """Return what was run: data, machine, software, settings, command lines."""
-    of_algorithm: dict[str, list[Attributes]] = {}
-    of_dataset: dict[tuple[str, int], list[Attributes]] = {}
+    by_algorithm: dict[str, list[Attributes]] = {}
+    by_dataset: dict[tuple[str, int], list[Attributes]] = {}
     outcomes: list[Run | Record] = [*report.runs, *report.records]
     for outcome in outcomes:
-        of_algorithm.setdefault(outcome.series.family, []).append(outcome.attrs)
-        of_dataset.setdefault((outcome.dataset, outcome.count), []).append(outcome.attrs)
-    every = [attrs for of_name in of_algorithm.values() for attrs in of_name]
+        by_algorithm.setdefault(outcome.series.family, []).append(outcome.attrs)
+        by_dataset.setdefault((outcome.dataset, outcome.count), []).append(outcome.attrs)
+    every = [attrs for of_name in by_algorithm.values() for attrs in of_name]
     return [
         Heading(2, "What was run"),
         *([Listing(report.command)] if report.command else []),
         *when(every),
-        *([data_table(of_dataset)] if of_dataset else []),
-        *what_was_run(of_algorithm),
+        *([data_table(by_dataset)] if by_dataset else []),
+        *what_was_run(by_algorithm),
         *commands(every),
     ]
 
 
 def chapters() -> dict[str, dict[str, str]]:
     """Return the attributes of each chapter with their names, those of fields among them."""
-    of_fields = {one.attribute: one.heading for one in FIELDS.values() if one.attribute and one.title}
-    return {**KNOWN, MEASURED: {**KNOWN[MEASURED], **of_fields}}
+    field_names = {one.attribute: one.heading for one in FIELDS.values() if one.attribute and one.title}
+    return {**KNOWN, MEASURED: {**KNOWN[MEASURED], **field_names}}
 
 
-def text_of(attribute: str, value: Any) -> str:
+def fact_text(attribute: str, value: Any) -> str:
     """Write the value of an attribute."""
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -86,35 +94,30 @@ def text_of(attribute: str, value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def facts_of(attrs: Attributes) -> dict[Fact, str]:
+def result_facts(attrs: Attributes) -> dict[Fact, str]:
     """Return what the attributes of a result say, by chapter and name."""
     facts = {}
     for chapter, known in chapters().items():
         for attribute, name in known.items():
             if attribute in attrs:
-                facts[chapter, name] = text_of(attribute, attrs[attribute])
+                facts[chapter, name] = fact_text(attribute, attrs[attribute])
     for attribute, name in version_names(attrs).items():
-        facts["Software", name] = text_of(attribute, attrs[attribute])
-    for name, value in settings(attrs).items():
-        facts[SETTINGS, name] = text_of("", value)
-    if isinstance(attrs.get(BUFFERS), (int, float)):  # which the settings lack where it is the default
-        facts[SETTINGS, BUFFERS] = text_of(BUFFERS, attrs[BUFFERS])
+        facts["Software", name] = fact_text(attribute, attrs[attribute])
+    for name, value in from_json(attrs.get("settings"), dict[str, Any]()).items():
+        facts[SETTINGS, name] = fact_text("", value)
+    if isinstance(attrs.get(BUFFERS), (int, float)):  # the settings lack a default
+        facts[SETTINGS, BUFFERS] = fact_text(BUFFERS, attrs[BUFFERS])
     return facts
 
 
-def settings(attrs: Attributes) -> dict[str, Any]:
-    """Return the settings of the server that are not its defaults."""
-    return from_json(attrs.get("settings"), dict[str, Any]())
-
-
-def what_was_run(of_algorithm: Mapping[str, Sequence[Attributes]]) -> list[Block]:
+def what_was_run(by_algorithm: Mapping[str, Sequence[Attributes]]) -> list[Block]:
     """Return the facts as tables, from the attributes of the results of each algorithm."""
-    facts = {name: [facts_of(attrs) for attrs in every] for name, every in of_algorithm.items()}
+    facts = {name: [result_facts(attrs) for attrs in every] for name, every in by_algorithm.items()}
     known = dict.fromkeys(fact for every in facts.values() for of_result in every for fact in of_result)
     blocks: list[Block] = []
     for chapter in (*KNOWN, SETTINGS):
         same, differing = [], []
-        for fact in sorted((fact for fact in known if fact[0] == chapter), key=place_of):
+        for fact in sorted((fact for fact in known if fact[0] == chapter), key=fact_place):
             texts = [dict.fromkeys(of_result.get(fact) for of_result in every) for every in facts.values()]
             distinct = {text for of_name in texts for text in of_name}
             if len(distinct) == 1:
@@ -122,14 +125,14 @@ def what_was_run(of_algorithm: Mapping[str, Sequence[Attributes]]) -> list[Block
             else:
                 differing.append([fact[1], *(several(text for text in of_name if text) for of_name in texts)])
         if same:
-            blocks.append(Table(("What", "Value"), same, chapter, frozenset({"What", "Value"})))
+            blocks.append(Table(("What", "Value"), same, chapter, ("What", "Value")))
         if differing:
             columns = ("What", *facts)
-            blocks.append(Table(columns, differing, f"{chapter}: differences", frozenset(columns)))
+            blocks.append(Table(columns, differing, f"{chapter}: differences", columns))
     return blocks
 
 
-def place_of(fact: Fact) -> tuple[int, str]:
+def fact_place(fact: Fact) -> tuple[int, str]:
     """Return what the facts of a chapter are sorted by: those without a place above first, by name."""
     places = {name: i for i, name in enumerate(chapters().get(fact[0], {}).values())}
     return places.get(fact[1], -1), fact[1].lower()
@@ -137,32 +140,32 @@ def place_of(fact: Fact) -> tuple[int, str]:
 
 def several(texts: Iterable[str]) -> str:
     """Write all values of a fact, or the first of them and how many more there are."""
-    values = sorted(texts, key=by_size)
+    values = sorted(texts, key=size_order)
     if len(values) <= MOST_VALUES:
         return "; ".join(values) or UNKNOWN
     return f"{'; '.join(values[: MOST_VALUES - 1])} and {len(values) - MOST_VALUES + 1} more"
 
 
-def by_size(text: str) -> tuple[Any, ...]:
+def size_order(text: str) -> tuple[Any, ...]:
     """Return what values are sorted by: the numbers in those that begin with one, else their letters."""
     numbers = [float(number) * UNITS.get(unit, 1.0) for number, unit in QUANTITY.findall(text)]
     return not text[:1].isdecimal(), numbers if text[:1].isdecimal() else [], text
 
 
-def data_table(of_dataset: Mapping[tuple[str, int], Sequence[Attributes]]) -> Table:
+def data_table(by_dataset: Mapping[tuple[str, int], Sequence[Attributes]]) -> Table:
     """Return what is known of each dataset, with the fingerprint of its true neighbours."""
     rows = []
-    for (dataset, count), all_attrs in of_dataset.items():
+    for (dataset, count), all_attrs in by_dataset.items():
         distances, marks = (
             several(dict.fromkeys(str(attrs.get(name, UNKNOWN)) for attrs in all_attrs))
             for name in ("distance", TRUTH_ATTRIBUTE)
         )
-        rows.append([dataset, *shape_of(dataset), distances, str(count), marks])
+        rows.append([dataset, *dataset_shape(dataset), distances, str(count), marks])
     columns = ("Dataset", "Vectors", "Dimensions", "Queries", "Distance", "k", "Fingerprint")
-    return Table(columns, rows, "Data", frozenset({"Dataset", "Distance", "Fingerprint"}))
+    return Table(columns, rows, "Data", ("Dataset", "Distance", "Fingerprint"))
 
 
-def shape_of(dataset: str) -> tuple[str, str, str]:
+def dataset_shape(dataset: str) -> tuple[str, str, str]:
     """Return vectors, dimensions and queries of a dataset that is here; nothing is downloaded for it."""
     try:
         if is_present(dataset):
@@ -195,3 +198,46 @@ def commands(all_attrs: Iterable[Attributes]) -> list[Block]:
     more = len(lines) - MOST_COMMANDS
     blocks: list[Block] = [Heading(3, "Command lines"), Listing("\n".join(lines[:MOST_COMMANDS]))]
     return [*blocks, *([Paragraph(f"and {more} more: {COMMAND} in points.csv")] if more > 0 else [])]
+
+
+def dashboard_pictures(shown: Shown, most: int = DASHBOARDS) -> list[Block]:
+    """Draw the samples of machine and server, for a few results and workloads."""
+    samples = []
+    for run in monitored_results(shown.runs, shown.target)[:most]:
+        if (sampled := read_monitoring(result_file(run))) is not None:
+            samples.append((sampled, f"{run.algorithm}: {run.parameters}", "measured"))
+    for record in [record for record in shown.records if record.monitoring is not None][:most]:
+        sampled = sampled_with(record)
+        assert sampled is not None
+        samples.append((sampled, f"{record.algo}: {record.name}", "written to"))
+    if not samples:
+        raise UserError("no result was monitored")
+    blocks: list[Block] = []
+    for number, (sampled, name, done) in enumerate(samples):
+        path = shown.file("dashboard", number)
+        draw_dashboard(sampled, path, name)
+        blocks.append(Picture(path.name, f"Machine and server while {name} was {done}."))
+    return blocks
+
+
+def monitored_results(runs: Iterable[Run], target: float) -> list[Run]:
+    """Return of each algorithm the monitored result with the most clients: the fastest at a recall."""
+
+    def worth(run: Run) -> tuple[int, float, float]:
+        return clients(run), may_reach(run, target), run.metrics["qps"]
+
+    best: dict[str, Run] = {}
+    for run in sorted((run for run in runs if MONITORED in run.attrs), key=worth, reverse=True):
+        best.setdefault(run.series.family, run)
+    return list(best.values())
+
+
+def result_file(run: Run) -> Path:
+    """Return the file that a result was read from; UserError if it is no longer there."""
+    plain = run.series.without("environment").label
+    for path in iter_result_paths(run.dataset, run.count):
+        if path.parent.name.partition(BESIDE)[0].removesuffix("-batch") == plain:
+            attrs = read_attributes(path)
+            if all(attrs.get(name) == run.attrs.get(name) for name in ("name", "started_at", "series")):
+                return path
+    raise UserError(f"the result file of {run.algorithm}, {run.parameters}, is no longer there")

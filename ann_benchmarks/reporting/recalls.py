@@ -13,8 +13,8 @@ from ann_benchmarks.results.tails import RecallTail, evenly_missed, nearly_equal
 from ann_benchmarks.views.chosen import of_one_load
 from ann_benchmarks.views.parts import Statement, Table, listed
 
-from .content import MOST_ROWS, Shown
-from .document import Block, Paragraph, Picture
+from .content import MOST_ROWS, Shown, part_blocks
+from .document import Block, Picture
 
 FIFTH, WORST = "recall-p5", "recall-worst"
 RANGES = 10  # of recall in a table
@@ -22,7 +22,7 @@ RANGES = 10  # of recall in a table
 
 def recall_picture(shown: Shown) -> list[Block]:
     """Draw the share of queries below each recall, a line a series."""
-    tails, notes = _tails(shown)
+    tails, below = _tails(shown)
     path = shown.file("recalls")
     names = [tail.run.algorithm for tail in tails[:MOST_ROWS]]
     styles = {**assign_styles(names), **shown.styles}
@@ -31,12 +31,12 @@ def recall_picture(shown: Shown) -> list[Block]:
         f"Recall by query, of each curve's result next to a recall of {shown.target:g}: the share of queries"
         f" below each recall. Lower is better; {COMPARED}."
     )
-    return [Picture(path.name, caption), *notes]
+    return [Picture(path.name, caption), *below]
 
 
 def recall_table(shown: Shown) -> list[Block]:
     """Return a row for each series: mean, 5th percentile, worst query, and the queries by recall."""
-    tails, notes = _tails(shown)
+    tails, below = _tails(shown)
     blocks: list[Block] = []
     for steps in sorted({tail.steps for tail in tails}):
         of_steps = [tail for tail in tails if tail.steps == steps]
@@ -60,15 +60,15 @@ def recall_table(shown: Shown) -> list[Block]:
             f"Recall by query next to a recall of {shown.target:g}: the last columns have the number of"
             f" queries by how many of {of_what} they found"
         )
-        blocks.append(Table(columns, rows, caption, frozenset({"Curve"})))
-    return [*blocks, *notes]
+        blocks.append(Table(columns, rows, caption, ("Curve",)))
+    return [*blocks, *below]
 
 
 def _tails(shown: Shown) -> tuple[list[RecallTail], list[Block]]:
     """Return the tails of the load with the most points, and what was left out."""
     choice = of_one_load(shown.runs)
-    notes = [text for text in choice.notes if text.startswith("left out")]
-    return tails_at(choice.runs, shown.target), [Paragraph(text, is_note=True) for text in notes]
+    left_out = [text for text in choice.notes if text.startswith("left out")]
+    return tails_at(choice.runs, shown.target), part_blocks(left_out)
 
 
 def tail_statements(runs: Iterable[Run]) -> list[Statement]:

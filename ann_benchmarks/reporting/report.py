@@ -1,9 +1,13 @@
 """Writes a report: Markdown and HTML with pictures, a CSV and a JSON, from one content."""
 
-from collections.abc import Iterable, Sequence
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import whole_folder
 from ann_benchmarks.common.numbers import UNKNOWN
 from ann_benchmarks.plotting.styles import assign_styles
@@ -12,11 +16,11 @@ from ann_benchmarks.results.metrics import TARGET_RECALL
 from ann_benchmarks.results.warnings import FIGURE, MOST_NAMED, of_left_out, warnings_of
 from ann_benchmarks.views.parts import Table
 
-from .answer import Answer, answers
-from .content import Chapter, Finding, Report, Shown, make
+from .answer import Answer, find_answers
+from .content import Chapter, Finding, Report, Shown, identity
 from .cost_output import FILE as COSTS
-from .cost_output import cost_blocks, write_costs
-from .costs import cost_answers
+from .cost_output import cost_blocks, costs_as_json, write_costs
+from .costs import CostAnswer, cost_answers
 from .document import (
     Block,
     Heading,
@@ -26,16 +30,16 @@ from .document import (
     Listing,
     Paragraph,
     Strong,
-    as_html,
-    as_markdown,
+    html_page,
+    markdown_text,
     read_text,
 )
 from .facts import run_blocks
-from .output import MARK_FILE, Said, check_replaceable, write_json
-from .pictures import picture_kinds
-from .tables import table_kinds
+from .kinds import make
 
-MARKDOWN, HTML, CSV = "report.md", "report.html", "points.csv"
+MARKDOWN, HTML, CSV, MARK_FILE = "report.md", "report.html", "points.csv", "report.json"
+MARK = {"made_by": "python report.py"}
+FORM = 1  # of report.json
 READING = (
     "The numbers in brackets are 95% intervals. The interval of a recall is that over all queries of this"
     " kind. Throughput is the mean of the runs in queries per second (QPS), in files of ann-benchmarks"
@@ -53,7 +57,8 @@ def write_report(report: Report, folder: Path, target: float = TARGET_RECALL) ->
     UserError if the folder holds anything else or cannot be written, or a picture or table is not known.
     """
     runs = report.runs
-    found, warned = answers(runs, report.records, target), [*of_left_out(report.left_out), *warnings_of(runs)]
+    found = find_answers(runs, report.records, target)
+    warned = [*of_left_out(report.left_out), *warnings_of(runs)]
     costs = [] if report.costs is None else cost_answers(runs, target, report.costs)
     with whole_folder(folder, check_replaceable, "-o") as place:
         blocks: list[Block] = [Heading(1, report.title), *read_text(report.text), *answer_blocks(found)]
@@ -64,12 +69,12 @@ def write_report(report: Report, folder: Path, target: float = TARGET_RECALL) ->
         for number, chapter in enumerate(report.chapters, 1):
             blocks += chapter_blocks(chapter, number, target, place)
         blocks += [*run_blocks(report), *reading_blocks(bool(runs), bool(costs))]
-        (place / MARKDOWN).write_text(as_markdown(blocks), encoding="utf-8", errors="replace")
-        (place / HTML).write_text(as_html(report.title, blocks), encoding="utf-8", errors="replace")
+        (place / MARKDOWN).write_text(markdown_text(blocks), encoding="utf-8", errors="replace")
+        (place / HTML).write_text(html_page(report.title, blocks), encoding="utf-8", errors="replace")
         write_csv(place / CSV, runs)
         if costs:
             write_costs(place / COSTS, costs)
-        write_json(place, report, target, Said(found, warned, costs))
+        write_json(place, report, target, found, warned, costs)
 
 
 def answer_blocks(found: Sequence[Answer]) -> list[Block]:
@@ -92,7 +97,7 @@ def finding_blocks(findings: Sequence[Finding], source: str) -> list[Block]:
         for finding in findings
     ]
     caption = f"Published in: {source}. Its figures come from another machine." if source else ""
-    return [Heading(2, "Published findings"), Table(columns, rows, caption, frozenset(columns))]
+    return [Heading(2, "Published findings"), Table(columns, rows, caption, columns)]
 
 
 def chapter_blocks(chapter: Chapter, number: int, target: float, folder: Path) -> list[Block]:
@@ -104,14 +109,16 @@ def chapter_blocks(chapter: Chapter, number: int, target: float, folder: Path) -
         blocks += [Paragraph([Strong("Missing:")]), Items(list(chapter.missing))]
     styles = assign_styles(run.algorithm for run in chapter.runs)
     seen: dict[tuple[str, Any], int] = {}
-    pictures = [("picture", picture_kinds, request, chapter.title) for request in chapter.pictures]
-    tables = [("table", table_kinds, request, "") for request in chapter.tables]
-    for what, kinds, request, title in [*pictures, *tables]:
-        key = what, request.get("kind")
-        seen[key] = seen.get(key, 0) + 1
-        stem = f"{number}-" if seen[key] == 1 else f"{number}-{seen[key]}-"
-        shown = Shown(chapter.runs, chapter.records, target, title, folder, stem, styles)
-        blocks += make(kinds, what, request, shown)
+    for what, requests, title in (
+        ("picture", chapter.pictures, chapter.title),
+        ("table", chapter.tables, ""),
+    ):
+        for request in requests:
+            key = what, request.get("kind")
+            seen[key] = seen.get(key, 0) + 1
+            stem = f"{number}-" if seen[key] == 1 else f"{number}-{seen[key]}-"
+            shown = Shown(chapter.runs, chapter.records, target, title, folder, stem, styles)
+            blocks += make(what, request, shown)
     return blocks
 
 
@@ -138,3 +145,85 @@ def reading_blocks(has_runs: bool, has_costs: bool = False) -> list[Block]:
     ]
     reading: list[Block] = [Paragraph(READING)] if has_runs else []
     return [Heading(2, "How to read it"), *reading, Paragraph(files)]
+
+
+def check_replaceable(folder: Path) -> None:
+    """Raise UserError unless the folder is missing, empty, or an older report and nothing else."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise UserError(f"{folder} is a file: name a folder with -o")
+    names = {path.name for path in folder.iterdir()}
+    if not names:
+        return
+    ours = report_files(folder)
+    if ours is None:
+        raise UserError(f"{folder} holds something other than a report: name another folder with -o")
+    if others := sorted(names - ours):
+        raise UserError(f"{folder} holds {others[0]}, which is not part of the report: move it elsewhere")
+
+
+def report_files(folder: Path) -> set[str] | None:
+    """Return the names of the files of the report in a folder, None if there is none."""
+    try:
+        content: Any = json.loads((folder / MARK_FILE).read_text(encoding="utf-8"))
+        if content["made_by"] != MARK["made_by"]:
+            return None
+        return {str(name) for name in content["files"]}
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
+def write_json(
+    folder: Path,
+    report: Report,
+    target: float,
+    answers: Sequence[Answer],
+    warnings: Sequence[tuple[str, list[str]]],
+    costs: Sequence[CostAnswer],
+) -> None:
+    """Write all that a report says, and the names of its files. What is not known is null."""
+    runs, records = report.runs, report.records
+    places = {identity(run): place for place, run in enumerate(runs)}
+    places |= {identity(record): place for place, record in enumerate(records)}
+    content = {
+        **MARK,
+        "files": sorted([MARK_FILE, *(path.name for path in folder.iterdir())]),
+        "form": FORM,
+        "title": report.title,
+        "text": report.text,
+        "command": report.command,
+        "source": report.source,
+        "target_recall": target,
+        "answers": [asdict(answer) for answer in answers],
+        "costs": costs_as_json(costs),
+        "findings": [asdict(finding) for finding in report.findings],
+        "warnings": [{"text": text, "results": names} for text, names in warnings],
+        "chapters": [
+            {
+                "title": chapter.title,
+                "text": chapter.text,
+                "command": chapter.command,
+                "missing": list(chapter.missing),
+                "points": [places[identity(run)] for run in chapter.runs],
+                "records": [places[identity(record)] for record in chapter.records],
+            }
+            for chapter in report.chapters
+        ],
+        "points": [run.as_data() for run in runs],
+        # The samples of its monitoring are for pictures, and stay in its file.
+        "records": [asdict(replace(one, monitoring=None)) | {"path": one.path.as_posix()} for one in records],
+    }
+    text = json.dumps(finite(content), default=str, indent=1, ensure_ascii=False, allow_nan=False)
+    (folder / MARK_FILE).write_text(text + "\n", encoding="utf-8", errors="replace")
+
+
+def finite(value: Any) -> Any:
+    """Return a value with null in place of numbers that JSON does not have."""
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(name): finite(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(inner) for inner in value]
+    return value

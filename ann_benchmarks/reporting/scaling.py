@@ -1,57 +1,52 @@
-"""Pictures of how throughput scales: queries over clients, and inserts over writers."""
+"""How throughput scales: with the number of clients, with the memory of a server, and with their number."""
 
 import re
-from collections.abc import Mapping
-from itertools import groupby
-from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.lines import LinePlot, draw_lines
-from ann_benchmarks.plotting.published import PublishedPoints, read_series
-from ann_benchmarks.published import published as published_file
-from ann_benchmarks.published.selecting import Selection
+from ann_benchmarks.plotting.published import read_tiers
+from ann_benchmarks.plotting.tier_figure import create_tier_figure
+from ann_benchmarks.published import published
 from ann_benchmarks.results.built import build_arguments
 from ann_benchmarks.results.comparable import clients, conditions
-from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import Run, interval
 from ann_benchmarks.views.points import Point
+from ann_benchmarks.views.servers import ONE_SERVER, server_lines, server_tables
+from ann_benchmarks.views.tiers import relative_lines, tier_lines, tier_runs, tier_tables, whole_machine
 
-from .content import MOST_ROWS, Overlay, Shown, origin_note
-from .document import Block, Paragraph, Picture
-from .workloads import inserts_of, place
-
-THROUGHPUT = ("qps", "tps")  # columns of published figures
-NO_OVERLAY = Overlay()
+from .content import MOST_ROWS, Shown, origin_notes, part_blocks
+from .document import Block, Picture
+from .drawing import line_picture
 
 
-def by_clients(shown: Shown, overlay: Overlay = NO_OVERLAY) -> list[Block]:
+def client_picture(shown: Shown) -> list[Block]:
     """Draw throughput over clients, a line for each query argument; those searched for a recall are one."""
     series: dict[str, dict[int, Point]] = {}
     for run in shown.runs:
         if not run.series.is_open:
             others = conditions(run).removeprefix(f"-c{clients(run)}")
             point = Point(clients(run), run.metrics["qps"], None, interval(run, "qps"))
-            series.setdefault(f"{run.series.family}{others} {query_of(run)}", {})[clients(run)] = point
+            series.setdefault(f"{run.series.family}{others} {query_text(run)}", {})[clients(run)] = point
     lines = {
         name: list(points.values())
-        for name, points in sorted(series.items(), key=lambda item: natural(item[0]))
+        for name, points in sorted(series.items(), key=lambda item: natural_order(item[0]))
         if len(points) > 1
     }
     if not lines:
         raise UserError("no result was measured with several numbers of clients")
     more = len(lines) - MOST_ROWS
-    left = [Paragraph(f"{more} more lines are in the tables.", is_note=True)] if more > 0 else []
+    left = part_blocks([f"{more} more lines are in the tables."] if more > 0 else [])
     axes = ("Clients", all_metrics["qps"].description)
-    return [*line_picture(shown, "clients", dict(list(lines.items())[:MOST_ROWS]), axes, overlay), *left]
+    return [*line_picture(shown, "clients", dict(list(lines.items())[:MOST_ROWS]), axes), *left]
 
 
-def natural(text: str) -> list[tuple[str, float]]:
+def natural_order(text: str) -> list[tuple[str, float]]:
     """Return what names are sorted by, so that 20 comes before 100."""
     return [(words, float(number or 0)) for words, number in re.findall(r"(\D*)(\d+|$)", text)]
 
 
-def query_of(run: Run) -> str:
+def query_text(run: Run) -> str:
     """Return the query arguments of a result, or the recall for which they were searched."""
     if run.attrs.get("target_recall"):
         built = ", ".join(text for text in build_arguments(run).values() if text != run.distance)
@@ -60,44 +55,47 @@ def query_of(run: Run) -> str:
     return f"({inside}" if inside else run.parameters
 
 
-def inserts(shown: Shown, overlay: Overlay = NO_OVERLAY) -> list[Block]:
-    """Draw inserts a second over writers."""
-    series = {
-        " on ".join(reversed(key)): [
-            Point(record.writers, rate.per_second, None, bounds(rate.low, rate.high))
-            for record, rate in group
-        ]
-        for key, group in groupby(inserts_of(shown.records), lambda item: place(item[0]))
-    }
-    if not series:
-        raise UserError("there is no workload of inserts")
-    return line_picture(shown, "inserts", series, ("Writers", "Inserts per second (1/s)"), overlay)
+def tier_picture(shown: Shown) -> list[Block]:
+    """Draw throughput and p99 by available RAM."""
+    on_tiers, name = tier_runs(shown.runs), shown.overlay.published
+    lines = tier_lines(on_tiers, shown.target)
+    others = read_tiers(name) if name else None
+    shares = shown.overlay.normalise or bool(others)
+    if shares:
+        lines = relative_lines(lines)
+    if not lines:
+        raise UserError(f"no result on a tier reaches a recall of {shown.target:g}")
+    path = shown.file("tiers")
+    create_tier_figure(lines, path, shown.title, whole_machine(on_tiers), others, shares)
+    caption = (
+        f"Throughput and p99 by available RAM, at a recall of {shown.target:g}; the p99 is that of the result"
+        " next to it."
+    )
+    origin = published(name.partition(":")[0]).origin if name else ""
+    return [Picture(path.name, caption), *origin_notes(origin)]
 
 
-def bounds(low: float | None, high: float | None) -> Interval | None:
-    """Return an interval that a picture can show."""
-    return Interval(low, high) if low is not None and high is not None and low <= high else None
+def tier_blocks(shown: Shown) -> list[Block]:
+    """Return for each index what it has on each tier at the target recall."""
+    if not (parts := tier_tables(tier_runs(shown.runs), shown.target)):
+        raise UserError(f"no result on a tier reaches a recall of {shown.target:g}")
+    return part_blocks(parts)
 
 
-def line_picture(
-    shown: Shown, kind: str, series: dict[str, list[Point]], axes: tuple[str, str], overlay: Overlay
-) -> list[Block]:
-    """Draw lines, with published ones over the same axis."""
-    others = [published_lines(overlay.published, overlay.where or {})] if overlay.published else []
-    path = shown.file(kind)
-    plot = LinePlot(*axes, "log", "", shown.title, "up is better", overlay.normalise)
-    draw_lines(series, path, plot, others)
-    picture = Picture(path.name, f"{axes[1]} over {axes[0].lower()}.")
-    return [picture, *(note for other in others for note in origin_note(other.origin))]
+def server_pictures(shown: Shown) -> list[Block]:
+    """Draw throughput and median latency over the number of servers, a line for each kind of them."""
+    blocks: list[Block] = []
+    for metric, direction in (("qps", "up is better"), ("p50", "down is better")):
+        lines, kinds = server_lines(shown.runs, shown.target, metric)
+        described = all_metrics[metric].description
+        path = shown.file("shards" if metric == "qps" else f"shards-{metric}")
+        draw_lines(lines, path, LinePlot("Servers", described, "", "", shown.title, direction), kinds=kinds)
+        caption = f"{described} by number of servers, at a recall of {shown.target:g}"
+        caption += "" if metric == "qps" else ", of the result next to it"
+        blocks.append(Picture(path.name, f"{caption}; {ONE_SERVER} has all rows."))
+    return blocks
 
 
-def published_lines(name: str, where: Mapping[str, Any]) -> PublishedPoints:
-    """Return throughput over clients out of NAME or NAME:TABLE, a line for each curve of the table."""
-    source, table_name = published_file(name.partition(":")[0]), name.partition(":")[2]
-    tables = [source.table(table_name)] if table_name else source.tables
-    for table in tables:
-        rate = next((column for column in THROUGHPUT if {"clients", column} <= set(table.columns)), None)
-        if rate:
-            by = [column for column in table.curves if column not in where and column != "clients"]
-            return read_series(Selection(source.name, "clients", rate, table.name, where, by))
-    raise UserError(f"{source.path} has no table of {' or '.join(THROUGHPUT)} over clients")
+def server_blocks(shown: Shown) -> list[Block]:
+    """Return for each curve how it does on several servers."""
+    return part_blocks(server_tables(shown.runs, shown.target))

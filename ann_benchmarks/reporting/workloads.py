@@ -1,4 +1,4 @@
-"""The workloads that write, in sentences and tables: inserts by many clients, and writes during queries."""
+"""The workloads that write: inserts by many clients, and writes during queries."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -17,25 +17,23 @@ from ann_benchmarks.common.numbers import (
 )
 from ann_benchmarks.common.text import is_number
 from ann_benchmarks.results.contest import ratio_once
-from ann_benchmarks.results.intervals import interval_text
+from ann_benchmarks.results.intervals import Interval, interval_text
 from ann_benchmarks.results.judging import ERROR_RATE
 from ann_benchmarks.results.records import Phase, Rate, Record
 from ann_benchmarks.views.parts import Statement, Table, known_table, listed
+from ann_benchmarks.views.points import Point
 
 from .content import Shown
-from .document import Block
+from .document import Block, Picture
+from .drawing import draw_writes, line_picture
 
 INSERTING, BEFORE, WRITING = "inserting", "before", "writing"  # phases
-KEPT = 0.95  # of the requested rate, below which it was not kept
+SIDE_BY_SIDE = 2  # workloads in a picture
+KEPT = 0.95  # a smaller share of the requested rate does not count as that rate
 AFTER = {"after": "afterwards", "vacuumed": "after VACUUM", "reindexed": "after REINDEX"}
 
 
-def workload_statements(records: Sequence[Record]) -> list[Statement]:
-    """Say how inserts scale with writers, and what writes do to queries."""
-    return [*insert_statements(records), *write_statements(records)]
-
-
-def inserts_of(records: Iterable[Record]) -> list[tuple[Record, Rate]]:
+def insert_rates(records: Iterable[Record]) -> list[tuple[Record, Rate]]:
     """Return the records of inserts with their rates, by index and number of writers."""
     found = [
         (record, rate)
@@ -56,16 +54,16 @@ def place(record: Record) -> tuple[str, str]:
 def insert_statements(records: Iterable[Record]) -> list[Statement]:
     """Say for each index how many inserts a second there were with the fewest writers, and at most."""
     statements = []
-    for (_, name), group in groupby(inserts_of(records), lambda item: place(item[0])):
+    for (_, name), group in groupby(insert_rates(records), lambda item: place(item[0])):
         (fewest, first), *others = [(record.writers, rate) for record, rate in group]
         text = f"{name} takes {three_digits(first.per_second)} inserts/s from {counted(fewest, 'writer')}"
         if others and first.per_second > 0:
-            text += f" and {with_more_writers(first, others)}"
+            text += f" and {scaling_text(first, others)}"
         statements.append(Statement("Inserts", f"{text}."))
     return statements
 
 
-def with_more_writers(first: Rate, others: Sequence[tuple[int, Rate]]) -> str:
+def scaling_text(first: Rate, others: Sequence[tuple[int, Rate]]) -> str:
     """Say how many inserts there are at most with more writers, and whether that is more than noise."""
     writers, most = max(others, key=lambda item: item[1].per_second)
     if most.per_second <= first.per_second:
@@ -88,19 +86,17 @@ def write_statements(records: Iterable[Record]) -> list[Statement]:
         if len({record.title for record in group}) > 1:
             writes = "writes" if rate is None else f"{three_digits(rate)} writes/s"
             load = f"{writes} from {counted(writers, 'writer')}, with {counted(clients, 'client')} querying"
-            statements.append(Statement("Writes", f"During {load}, {ranked_during(group)}."))
-    return statements + [
-        Statement(f"Writes, {record.title}", f"{over_phases(record)}.") for record in written
-    ]
+            statements.append(Statement("Writes", f"During {load}, {ranked_text(group)}."))
+    return statements + [Statement(f"Writes, {record.title}", f"{phase_text(record)}.") for record in written]
 
 
-def ranked_during(records: Sequence[Record]) -> str:
+def ranked_text(records: Sequence[Record]) -> str:
     """Rank indexes by their queries while rows were written."""
     phases = [(record, phase) for record in records if (phase := record.phase(WRITING)) and phase.queries]
     ranked = sorted(phases, key=lambda item: -rate_of(item[1]).per_second)
     texts = [
         f"{record.title} {'answers ' * (not place)}{three_digits(rate_of(phase).per_second)}"
-        f" {'queries/s ' * (not place)}({', '.join(during(record, phase))})"
+        f" {'queries/s ' * (not place)}({', '.join(writing_notes(record, phase))})"
         for place, (record, phase) in enumerate(ranked)
     ]
     if len(ranked) < 2 or not rate_of(ranked[-1][1]).per_second > 0:
@@ -117,7 +113,7 @@ def rate_of(phase: Phase) -> Rate:
     return phase.queries
 
 
-def during(record: Record, phase: Phase) -> list[str]:
+def writing_notes(record: Record, phase: Phase) -> list[str]:
     """Say what else counts while rows are written: p99, the time of an insert, a rate that was not kept."""
     texts = []
     if phase.queries is not None and (p99 := phase.queries.percentile("p99")) is not None:
@@ -130,7 +126,7 @@ def during(record: Record, phase: Phase) -> list[str]:
     return texts
 
 
-def over_phases(record: Record) -> str:
+def phase_text(record: Record) -> str:
     """Say of each phase the queries a second, then their p99, the recall and the size of the index."""
     writes = next(sum(r.per_second for r in p.writes.values()) for p in record.phases if p.name == WRITING)
     names = {BEFORE: "before", WRITING: f"during {three_digits(writes)} writes/s", **AFTER}
@@ -153,7 +149,7 @@ def over_phases(record: Record) -> str:
 
 def insert_table(shown: Shown) -> list[Block]:
     """Return inserts a second by the number of writers, and as multiples of those with the fewest."""
-    found = inserts_of(shown.records)
+    found = insert_rates(shown.records)
     if not found:
         raise UserError("there is no workload of inserts")
     fewest: dict[tuple[str, str], Rate] = {}
@@ -172,7 +168,7 @@ def insert_table(shown: Shown) -> list[Block]:
         *("Index", "Dataset", "Writers", "Inserts/s", "Times the fewest writers'"),
         *("p50 (ms)", "p99 (ms)", "p99.9 (ms)", "Inserted", "Failed"),
     )
-    return [Table(columns, rows, shown.title or "Inserts", frozenset({"Index", "Dataset"}))]
+    return [Table(columns, rows, shown.title or "Inserts", ("Index", "Dataset"))]
 
 
 def times_text(rate: Rate, first: Rate) -> str:
@@ -230,7 +226,7 @@ def write_table(record: Record) -> Table:
     rate = "as fast as they go" if record.rate is None else f"{record.rate:g} writes/s requested"
     who = f"{counted(record.clients, 'client')} querying, {counted(record.writers, 'writer')}"
     caption = f"{record.title} on {record.dataset}: {who}, {rate}"
-    return known_table(columns, caption, frozenset({"Phase"}))
+    return known_table(columns, caption, ["Phase"])
 
 
 def rate_text(rate: Rate | None) -> str:
@@ -248,3 +244,36 @@ def total(phase: Phase, name: str) -> str:
     """Write the sum of a count, late or failed, over all kinds of operations in a phase."""
     number = sum(getattr(rate, name) for rate in [phase.queries, *phase.writes.values()] if rate)
     return f"{number:,}" if number else UNKNOWN
+
+
+def insert_picture(shown: Shown) -> list[Block]:
+    """Draw inserts a second over writers."""
+    series = {
+        " on ".join(reversed(key)): [
+            Point(record.writers, rate.per_second, None, drawn_interval(rate.low, rate.high))
+            for record, rate in group
+        ]
+        for key, group in groupby(insert_rates(shown.records), lambda item: place(item[0]))
+    }
+    if not series:
+        raise UserError("there is no workload of inserts")
+    return line_picture(shown, "inserts", series, ("Writers", "Inserts per second (1/s)"))
+
+
+def drawn_interval(low: float | None, high: float | None) -> Interval | None:
+    """Return an interval that a picture can show."""
+    return Interval(low, high) if low is not None and high is not None and low <= high else None
+
+
+def write_picture(shown: Shown) -> list[Block]:
+    """Draw what happened over time while queries and writes ran side by side."""
+    records = [record for record in shown.records if record.workload == "writes" and record.windows]
+    if not records:
+        raise UserError("there is no workload of writes")
+    blocks: list[Block] = []
+    records = sorted(records, key=lambda record: (record.dataset, record.rate or 0, record.algo))
+    for number, first in enumerate(range(0, len(records), SIDE_BY_SIDE)):
+        path = shown.file("writes", number)
+        draw_writes(records[first : first + SIDE_BY_SIDE], path)
+        blocks.append(Picture(path.name, "Queries and writes over time, with the names of the phases."))
+    return blocks

@@ -1,16 +1,18 @@
 """What views are made of: tables and sentences, in Markdown too, and how ratios are written."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from ann_benchmarks.common.numbers import UNKNOWN, three_digits
-from ann_benchmarks.results.at_recall import LOWER_BOUND, how_measured
+from ann_benchmarks.common.numbers import UNKNOWN, figure_text, three_digits
+from ann_benchmarks.results.at_recall import LOWER_BOUND, AtRecall, how_measured
 from ann_benchmarks.results.contest import FEWEST_ROUNDS, Ratio
 from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.runs import Run
 
 SPECIAL = re.compile(r"[\\`*\[\]<>|~$&]|(?<![^\W_])_|_(?![^\W_])")  # a _ within a word is plain
+MOST_NAMED = 4  # contenders that a sentence names before it counts the others
+CHANGES_MORE = "which changes more than these intervals show"
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
-    words: frozenset[str] = field(default_factory=frozenset)
+    words: Collection[str] = ()
 
 
 Part = Table | str  # a note is a sentence or more
@@ -34,9 +36,15 @@ class Statement:
     text: str
 
 
-def known_table(columns: Mapping[str, Sequence[str]], caption: str, words: frozenset[str]) -> Table:
-    """Return a table without the columns in which nothing is known."""
-    kept = {name: cells for name, cells in columns.items() if set(cells) != {UNKNOWN}}
+def known_table(
+    columns: Mapping[str, Sequence[str]], caption: str, words: Collection[str], shared: Collection[str] = ()
+) -> Table:
+    """Return a table without the columns in which nothing is known, or that are `shared` by all rows."""
+    kept = {
+        name: cells
+        for name, cells in columns.items()
+        if set(cells) != {UNKNOWN} and not (name in shared and len(set(cells)) == 1)
+    }
     return Table(tuple(kept), list(zip(*kept.values(), strict=True)), caption, words)
 
 
@@ -64,7 +72,7 @@ def doubt(first: Run, second: Run) -> tuple[str, str]:
     how = how_measured(first, second)
     if "too few" in how:
         return how, f": {FEWEST_ROUNDS} are the least"
-    return how, ", which changes more than these intervals show: the same rounds compare more surely"
+    return how, f", {CHANGES_MORE}: the same rounds compare more surely"
 
 
 def certainty_of_all(ratios: Iterable[Ratio], doubts: Iterable[str]) -> str:
@@ -76,6 +84,45 @@ def certainty_of_all(ratios: Iterable[Ratio], doubts: Iterable[str]) -> str:
 def listed(texts: Sequence[str]) -> str:
     """Join texts as in a sentence."""
     return " and ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
+
+
+def first_names(names: Sequence[str]) -> list[str]:
+    """Return names, of many the first ones and how many others there are."""
+    if len(names) <= MOST_NAMED + 1:
+        return list(names)
+    return [*names[:MOST_NAMED], f"{len(names) - MOST_NAMED} others"]
+
+
+def times_as_fast(found: Ratio, other: str) -> str:
+    """Write a ratio to another one in a sentence."""
+    return f"{three_digits(found.value)} times as fast as {other}{found.where}"
+
+
+def lead_text(slower: Mapping[str, Ratio]) -> str:
+    """Write how many times as fast the first is as each of the others, of many as the first of them."""
+    texts = [times_as_fast(found, other) for other, found in slower.items()]
+    if len(texts) <= MOST_NAMED + 1:
+        return listed(texts)
+    rest = sorted(found.value for found in list(slower.values())[MOST_NAMED:])
+    span = f"{three_digits(rest[0])} to {three_digits(rest[-1])} times"
+    return listed([*texts[:MOST_NAMED], f"{span} as fast as {len(rest)} others"])
+
+
+def relation(name: str, other: str, found: Ratio) -> str:
+    """Say how the fastest stands to another one, as far as noise and their recalls allow it."""
+    if not found.is_fair:
+        return f"{name} and {other} cannot be told apart, because {other} has only higher recalls"
+    if found.is_noise:
+        # By noise, the first of those measured in rounds is the first, and its ratio too large.
+        given = f"ratio {three_digits(found.value)}, " if not found.rounds else ""
+        alike = f"{name} and {other} show no difference beyond noise{found.where}"
+        return f"{alike} ({given}{found.certainty})"
+    return f"{name} is {times_as_fast(found, other)} ({found.certainty})"
+
+
+def qps_text(at: AtRecall) -> str:
+    """Write the queries/s at a recall, or the bound that they are, as tables have them."""
+    return f"{LOWER_BOUND * at.is_bound}{figure_text(at.qps)}"
 
 
 def speedup_text(found: Ratio, is_bound: bool, is_of_bound: bool) -> str:
@@ -92,4 +139,4 @@ def notes_on(ratios: Mapping[int, Ratio], runs: Sequence[Run], base: Run) -> Ite
         yield "The intervals of QPS speedups hold for all rows together; one that contains 1 is noise."
     once = [doubt(base, runs[place])[0] for place, found in ratios.items() if not found.rounds]
     for how in dict.fromkeys(once):
-        yield f"Some indexes were {how}, which changes more than these intervals show."
+        yield f"Some indexes were {how}, {CHANGES_MORE}."

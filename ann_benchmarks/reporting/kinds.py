@@ -1,0 +1,153 @@
+"""What a report can show, a row a kind: its picture, its table, and when it says something of results."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.yaml_file import is_number
+from ann_benchmarks.results.comparable import clients, is_on_tier
+from ann_benchmarks.results.filtered import read_deciles
+from ann_benchmarks.results.records import Record
+from ann_benchmarks.results.runs import Run
+from ann_benchmarks.results.tails import counts_of
+from ann_benchmarks.views.tiers import tier_runs
+
+from .builds import build_picture, build_table
+from .content import Overlay, Shown, part_blocks
+from .document import Block
+from .facts import MONITORED, dashboard_pictures
+from .filters import decile_picture, decile_table, filter_picture, filter_table
+from .recalls import recall_picture, recall_table
+from .scaling import client_picture, server_blocks, server_pictures, tier_blocks, tier_picture
+from .speeds import frontier_picture, latency_picture, point_table, published_table, speedup_tables
+from .workloads import insert_picture, insert_table, write_picture, write_tables
+
+View = Callable[..., list[Block]]  # (Shown, options by name)
+Worth = Callable[[Sequence[Run], Sequence[Record]], bool]
+# The options of every kind, each with a value of its own kind.
+ANYWHERE: Mapping[str, Any] = {"kind": "", "algorithms": [], "of": None, "recall": 0.0, "title": ""}
+OVER, SHARES = ("published", "where", "normalise"), ("published", "normalise")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Something that can be shown; `overlay` are the options that its picture takes for published figures.
+
+    Without `is_worth` it is shown on request alone.
+    """
+
+    picture: View | None = None
+    table: View | None = None
+    is_worth: Worth = lambda runs, records: False
+    overlay: Sequence[str] = ()
+
+
+def any_run(says: Callable[[Run], Any]) -> Worth:
+    """Return what tells whether any result says something."""
+    return lambda runs, records: any(map(says, runs))
+
+
+def any_record(workload: str) -> Worth:
+    """Return what tells whether there is a workload of this kind."""
+    return lambda runs, records: any(record.workload == workload for record in records)
+
+
+def has_frontier(runs: Sequence[Run], records: Sequence[Record]) -> bool:
+    """Whether there are results off tiers, or only such as the picture of tiers cannot show."""
+    return any(not is_on_tier(run) for run in runs) or (bool(runs) and not has_tiers(runs, records))
+
+
+def has_tiers(runs: Sequence[Run], records: Sequence[Record]) -> bool:
+    """Whether results belong to an amount of memory."""
+    return bool(tier_runs(runs))
+
+
+def is_filtered(run: Run) -> bool:
+    """Whether a result in a closed loop has a filter."""
+    return bool(run.series.filter) and not run.series.is_open
+
+
+def has_deciles(run: Run) -> bool:
+    """Whether a filtered result has figures by decile of matches."""
+    return is_filtered(run) and bool(read_deciles(run))
+
+
+def has_several_clients(runs: Sequence[Run], records: Sequence[Record]) -> bool:
+    """Whether there are results off tiers with several numbers of clients."""
+    return len({clients(run) for run in runs if not is_on_tier(run)}) > 1
+
+
+def is_monitored(runs: Sequence[Run], records: Sequence[Record]) -> bool:
+    """Whether samples of the machine were stored with something."""
+    return any(MONITORED in run.attrs for run in runs) or any(one.monitoring for one in records)
+
+
+KINDS = {
+    "frontier": Kind(frontier_picture, None, has_frontier, OVER),
+    "speedups": Kind(None, speedup_tables, lambda runs, records: len(runs) > 1),
+    "tiers": Kind(tier_picture, tier_blocks, has_tiers, SHARES),
+    "filters": Kind(filter_picture, filter_table, any_run(is_filtered)),
+    "deciles": Kind(decile_picture, decile_table, any_run(has_deciles)),
+    "clients": Kind(client_picture, None, has_several_clients, OVER),
+    "latency": Kind(latency_picture, None, any_run(bool)),
+    "recalls": Kind(recall_picture, recall_table, any_run(counts_of)),
+    "builds": Kind(build_picture, build_table, any_run(lambda run: run.metrics["build"] > 0)),
+    "shards": Kind(server_pictures, server_blocks),
+    "dashboard": Kind(dashboard_pictures, None, is_monitored),
+    "inserts": Kind(insert_picture, insert_table, any_record("inserts"), OVER),
+    "writes": Kind(write_picture, write_tables, any_record("writes")),
+    "points": Kind(None, point_table, any_run(bool)),
+    "published": Kind(None, published_table),
+}
+
+
+def views(what: str) -> dict[str, View]:
+    """Return what makes each picture, or each table, by the names of their kinds."""
+    return {name: view for name, kind in KINDS.items() if (view := getattr(kind, what)) is not None}
+
+
+def worth_showing(what: str, runs: Sequence[Run], records: Sequence[Record]) -> list[dict[str, Any]]:
+    """Return the requests for the pictures, or the tables, that say something about these results."""
+    return [{"kind": name} for name in views(what) if KINDS[name].is_worth(runs, records)]
+
+
+def make(what: str, request: Mapping[str, Any], shown: Shown) -> list[Block]:
+    """Make the "picture" or the "table" that is requested, or a note that says why it cannot be made.
+
+    Options of every kind: `algorithms`, names or beginnings of curves; `of`, attributes with the value or
+    values that results must have; `recall`, the target; `title`. UserError names an unknown kind or option.
+    """
+    name, known_views = str(request.get("kind")), views(what)
+    if name not in known_views:
+        raise UserError(f"there is no {what} of kind '{name}': choose from {', '.join(known_views)}")
+    _, *parameters = inspect.signature(known_views[name]).parameters.values()
+    own = {parameter.name: parameter.default for parameter in parameters}
+    overlaid = {key: getattr(Overlay(), key) for key in KINDS[name].overlay if what == "picture"}
+    known = {**own, **overlaid, **ANYWHERE}
+    for option, value in request.items():
+        if option not in known:
+            names = ", ".join(one for one in known if one != "kind")
+            raise UserError(f"the {what} '{name}' has no option '{option}': it has {names}")
+        if not fits(option, value, known[option]):
+            raise UserError(f"the option '{option}' of the {what} '{name}' cannot be {value!r:.40}")
+    shown = replace(
+        shown.only(request.get("algorithms"), request.get("of") or {}),
+        target=float(request.get("recall", shown.target)),
+        title=str(request.get("title", shown.title)),
+        overlay=Overlay(**{key: request[key] for key in overlaid if key in request}),
+    )
+    try:
+        return known_views[name](shown, **{key: request[key] for key in own if key in request})
+    except UserError as error:
+        return part_blocks([f"No {what} of {name}: {error}."])
+
+
+def fits(option: str, value: Any, example: Any) -> bool:
+    """Whether the value of an option is of the same kind as its example."""
+    if option == "algorithms":
+        return isinstance(value, (str, list))
+    if example is None:
+        return value is None or isinstance(value, Mapping)
+    return is_number(value) if isinstance(example, float) else type(value) is type(example)

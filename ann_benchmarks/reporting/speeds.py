@@ -1,0 +1,233 @@
+"""How fast indexes are: tables of points, speedups and published figures, pictures of QPS and latency."""
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.numbers import KIB, UNKNOWN, plain_number, share_text, size_text, three_digits
+from ann_benchmarks.plotting.figure import View, create_plot
+from ann_benchmarks.plotting.published import read_points
+from ann_benchmarks.published import TEXT, published
+from ann_benchmarks.published.selecting import rows_where
+from ann_benchmarks.results.at_recall import (
+    AtRecall,
+    as_it_is,
+    at_recall,
+    indexes_at_recall,
+    of_latencies,
+    ratio_of_throughputs,
+)
+from ann_benchmarks.results.built import built_index
+from ann_benchmarks.results.comparable import clients, comparisons, is_on_tier, ram
+from ann_benchmarks.results.intervals import interval_text
+from ann_benchmarks.results.judging import ERROR_RATE
+from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics, plot_label
+from ann_benchmarks.results.percentiles import PERCENTILES, least_queries
+from ann_benchmarks.results.runs import Run, interval
+from ann_benchmarks.views.parts import Table, known_table, notes_on, qps_text, speedup_text
+from ann_benchmarks.views.points import points_by_algorithm
+
+from .builds import IndexNames
+from .content import MOST_ROWS, Shown, origin_notes, part_blocks, rest_text
+from .document import Block, Picture
+from .drawing import draw_latencies
+
+SPEEDUPS = ("p99", "build")
+
+
+def frontier_picture(
+    shown: Shown,
+    x: str = "recall",
+    y: str = "qps",
+    x_scale: str = "",
+    y_scale: str = "log",
+    raw: bool = False,
+) -> list[Block]:
+    """Draw the best of each curve in two metrics."""
+    for name in (x, y):
+        if name not in all_metrics:
+            raise UserError(f"there is no metric '{name}': choose from {', '.join(all_metrics)}")
+    series = points_by_algorithm(shown.runs, x, y, shown.target)
+    if not series:
+        raise UserError(f"nothing to plot: no result has both {x} and {y}")
+    others, overlay = None, shown.overlay
+    if overlay.published and shown.runs:
+        dataset = shown.runs[0].dataset
+        others = read_points(overlay.published, dataset, x, y, overlay.normalise, overlay.where)
+    path = shown.file("frontier" if (x, y) == ("recall", "qps") else f"{y}-over-{x}")
+    x_scale = x_scale or ("a3" if all_metrics[x].is_share else "linear")
+    view = View(x, y, x_scale, y_scale, raw, overlay.normalise)
+    create_plot(series, view, path, shown.title, shown.styles, others)
+    return [Picture(path.name, f"{plot_label(x, y)}."), *origin_notes(others.origin if others else "")]
+
+
+def latency_picture(shown: Shown, over: str = "", percentile: str = "p99") -> list[Block]:
+    """Draw p50 and p99 of the result of each curve next to a recall, or a percentile over recall."""
+    if over == "recall":
+        return frontier_picture(shown, "recall", percentile)
+    if over:
+        raise UserError(f"latency can be drawn over recall, not over '{over}'")
+    chosen, reach = latency_results(shown)
+    if not chosen:
+        raise UserError("no result was selected")
+    known = [run for run in chosen if math.isfinite(run.metrics["p50"])]
+    rows = sorted(known, key=lambda run: (clients(run), run.metrics["p50"]))
+    if not rows:
+        raise UserError(f"a median latency takes {least_queries('p50')} queries: measure with more of them")
+    path = shown.file("latency")
+    title = f"Latency at a recall of {shown.target:g}" if reach else "Latency"
+    draw_latencies(rows[:MOST_ROWS], path, title)
+    which = "result next to it" if reach else f"result with the highest recall, below {shown.target:g},"
+    caption = f"{title}: median and 99th percentile for the {which} of each curve"
+    if any(is_on_tier(run) for run in rows):
+        caption += " with its largest RAM"
+    return [Picture(path.name, f"{caption}{rest_text(rows)}.")]
+
+
+def latency_results(shown: Shown) -> tuple[list[Run], bool]:
+    """Return a result of each curve, with its largest RAM, and whether any reaches the target recall.
+
+    It is the one next to that recall; where none reaches it, the one with the highest recall.
+    """
+    curves: dict[str, list[Run]] = {}
+    for run in shown.runs:
+        curves.setdefault(run.series.without("tier_memory").label, []).append(run)
+    groups: dict[str, list[Run]] = {}
+    for curve in curves.values():
+        most = max(map(ram, curve))
+        for run in curve:
+            if ram(run) == most:
+                groups.setdefault(run.algorithm, []).append(run)
+    if found := at_recall(groups, shown.target):
+        return [at.run for at in found.values()], True
+    return [max(group, key=lambda run: run.metrics["recall"]) for group in groups.values()], False
+
+
+def point_table(shown: Shown, best: bool = False) -> list[Block]:
+    """Return all results with their intervals; with `best`, the highest QPS at the recall on each tier."""
+    if not shown.runs:
+        raise UserError("no result was selected")
+    found = highest_at_recall(shown.runs, shown.target) if best else [as_it_is(run) for run in shown.runs]
+    if not found:
+        raise UserError(f"no result reaches a recall of {shown.target:g}")
+    found.sort(key=lambda at: (at.run.dataset, at.run.algorithm, at.run.metrics["recall"]))
+    runs = [at.run for at in found]
+    columns = {
+        "Curve": [run.algorithm for run in runs],
+        "Parameters": [run.parameters for run in runs],
+        "Dataset": [run.dataset for run in runs],
+        "k": [str(run.count) for run in runs],
+    }
+    for name in ("recall", "qps", *PERCENTILES):
+        if best and name == "qps":
+            qps = [qps_text(at) + interval_text(at.interval) for at in found]
+            columns[all_metrics[QPS_AT_RECALL].title] = qps
+        else:
+            columns[all_metrics[name].title] = [figure_cell(run, name) for run in runs]
+    title = f"All points ({len(found)})"
+    if best:
+        title = (
+            f"The highest throughput at a recall of {shown.target:g} of each load and tier, which may be the"
+            f" highest by noise: {len(found)} of {len(shown.runs)} points. All are in points.csv"
+        )
+    table = known_table(columns, shown.title or title, ("Curve", "Parameters", "Dataset"), ("Dataset", "k"))
+    return [table, *(part_blocks(of_latencies(found)) if best else ())]
+
+
+def figure_cell(run: Run, name: str) -> str:
+    """Write a metric with its interval."""
+    write = all_metrics[name].write
+    return write(run.metrics[name]) + interval_text(interval(run, name), write)
+
+
+def highest_at_recall(runs: Sequence[Run], target: float) -> list[AtRecall]:
+    """Return what has the highest QPS at the recall under the same conditions, for all of these."""
+    places: dict[tuple[Hashable, ...], dict[Hashable, list[Run]]] = {}
+    for run in (run for run in runs if not run.series.is_open):  # at a rate, QPS were given
+        place = run.dataset, run.count, run.batch, run.series.conditions
+        places.setdefault(place, {}).setdefault(built_index(run), []).append(run)
+    found = [at_recall(indexes, target) for indexes in places.values()]
+    return [next(iter(standings.values())) for standings in found if standings]
+
+
+def speedup_tables(shown: Shown, baseline: str = "") -> list[Block]:
+    """Return for each number of clients the figures of each index at the target recall, and their ratios.
+
+    Without a `baseline`, the name of a row or of its algorithm, the worst of each column is 1.
+    """
+    blocks: list[Block] = []
+    for comparison in comparisons(shown.runs, shown.target):
+        found = [at for at, _ in indexes_at_recall(comparison.runs, shown.target)]
+        if not found:
+            continue
+        conditions = f"{comparison.who_asks}{comparison.where}, at a recall of {shown.target:g}"
+        blocks += speedup_table(sorted(found, key=lambda at: at.run.series.family), conditions, baseline)
+        reaching = {at.run.series.family for at in found}
+        if short := sorted({run.series.family for run in comparison.runs} - reaching):
+            blocks += part_blocks([f"Below that recall: {', '.join(short)}."])
+    if not blocks:
+        raise UserError(f"no result reaches a recall of {shown.target:g}")
+    return blocks
+
+
+def speedup_table(found: Sequence[AtRecall], conditions: str, baseline: str) -> list[Block]:
+    """Return the table of indexes under the same conditions, and what its ratios leave open."""
+    runs = [at.run for at in found]
+    index_names = IndexNames(runs)
+    names = [index_names.of(run) for run in runs]
+    bases = [i for i, name in enumerate(names) if baseline in (name, runs[i].series.family)]
+
+    def times(values: list[float], more_is_better: bool) -> list[str]:
+        known = [value for value in values if value > 0]
+        worst = (min if more_is_better else max)(known, default=0.0)
+        base = values[bases[0]] if bases else worst
+        return [
+            three_digits(value / base if more_is_better else base / value)
+            if value > 0 and base > 0
+            else UNKNOWN
+            for value in values
+        ]
+
+    base = found[bases[0]] if bases else min(found, key=lambda at: at.qps)
+    rate = ERROR_RATE / max(math.comb(len(found), 2), 1)
+    ratios = {i: ratio_of_throughputs(at, base, rate) for i, at in enumerate(found) if at is not base}
+    columns = {
+        "Index": names,
+        "Recall": [share_text(run.metrics["recall"]) for run in runs],
+        all_metrics[QPS_AT_RECALL].title: [qps_text(at) for at in found],
+        "QPS speedup": [
+            speedup_text(ratios[i], at.is_bound, base.is_bound) if i in ratios else "1"
+            for i, at in enumerate(found)
+        ],
+    }
+    for name in SPEEDUPS:
+        metric = all_metrics[name]
+        values = [run.metrics[name] for run in runs]
+        columns[metric.title] = [metric.write(value) for value in values]
+        columns[f"{metric.title.partition(' (')[0]} speedup"] = times(values, metric.higher_is_better)
+    sizes = [run.metrics["indexsize"] for run in runs]
+    columns["Size"] = [size_text(size, KIB) for size in sizes]
+    columns["Size improvement"] = times(sizes, False)
+    best = f"{names[bases[0]]} is 1" if bases else "the worst of each column is 1"
+    table = known_table(columns, f"{conditions}: each index; {best}", ["Index"])
+    return [table, *part_blocks([*notes_on(ratios, runs, base.run), *of_latencies(found)])]
+
+
+def published_table(shown: Shown, name: str = "", where: Mapping[str, Any] | None = None) -> list[Block]:
+    """Return a table of published figures, NAME or NAME:TABLE; `where` chooses rows by their columns."""
+    source = published(name.partition(":")[0])
+    table = source.table(name.partition(":")[2]) if ":" in name else source.tables[0]
+    columns = [
+        column if unit in (TEXT, column) else f"{column} ({unit})" for column, unit in table.columns.items()
+    ]
+    rows = [
+        [
+            cell if isinstance(cell, str) else plain_number(cell) if cell is not None else UNKNOWN
+            for cell in row.values()
+        ]
+        for row in rows_where(table, where or {})
+    ]
+    words = frozenset(column for column, unit in table.columns.items() if unit == TEXT)
+    shown_table = Table(columns, rows, shown.title or source.label, words)
+    return [shown_table, *part_blocks([f"Published, from another machine: {source.origin}"])]
