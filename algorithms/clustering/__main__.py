@@ -10,7 +10,6 @@ if __name__ == "__main__":  # before the imports, which take seconds on a busy m
 
 import argparse
 import json
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -50,8 +49,6 @@ def main(arguments: list[str] | None = None) -> int:
             found = cluster(rows, settings, state, finish=lambda found: write(output, found, origin))
         except ClusteringError as error:
             raise UserError(str(error)) from None
-    with suppress(OSError):
-        state.rmdir()  # of an interrupted run; now empty
     smallest, largest, passes = int(found.sizes.min()), int(found.sizes.max()), len(found.history)
     print(
         f"{found.sample_rows:,} rows clustered by {found.device} in {found.seconds:.1f} s,"

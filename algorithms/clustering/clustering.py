@@ -6,18 +6,20 @@ instead of n * k.
 
 import math
 import os
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
-from .gpu import Device, HeldRows, open_device
-from .kmeans import KMeans, Lists, hashes, is_finished, seeds, shares
-from .sample import ClusteringState, drawn_blocks, grouped_rows, identity, new_file, place_for
+from .devices import Device, HeldRows, open_device
+from .kmeans import KMeans, Lists, is_finished, seeds, shares
+from .sample import ClusteringState, drawn_blocks, grouped_rows, identity, new_file
 from .settings import Clustering, ClusteringError, Settings
 
 ROWS_A_GROUP = 256  # sampled to make the centres of the groups
@@ -41,25 +43,22 @@ def cluster(
     Raises ClusteringError.
     """
     count = _sample_rows(rows, settings)
-    device = open_device(settings)
-    try:
-        with place_for(folder) as place:
-            state = ClusteringState(place, folder is not None, identity(rows, settings))
-            try:
-                result = ClusteringTask(rows, count, settings, device, state, progress).run()
-            except ClusteringError:
-                state.remove()
-                raise
-            state.save(must=True)
-            finish(result)
+    with closing(open_device(settings)) as device, ExitStack() as stack:
+        place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="clustering-")))
+        state = ClusteringState(place, folder is not None, identity(rows, settings))
+        try:
+            result = ClusteringTask(rows, count, settings, device, state, progress).run()
+        except MemoryError:
+            raise ClusteringError(
+                "memory has run out: give a smaller sampling_factor, or less memory for the sample"
+            ) from None
+        except ClusteringError:
             state.remove()
-            return result
-    except MemoryError:
-        raise ClusteringError(
-            "memory has run out: give a smaller sampling_factor, or less memory for the sample"
-        ) from None
-    finally:
-        device.close()
+            raise
+        state.save(must=True)
+        finish(result)
+        state.remove()
+        return result
 
 
 def _sample_rows(rows: Any, settings: Settings) -> int:
@@ -111,7 +110,9 @@ class ClusteringTask:
         settings = self.settings
         is_flat = len(settings.lists) == 1
         found, history = self._lloyd() if is_flat and settings.algorithm == "lloyd" else self._hierarchical()
-        centroids = found.centroids if is_flat else np.concatenate([self._groups(), found.centroids])
+        centroids = found.centroids
+        if not is_flat:
+            centroids = np.concatenate([self.state.values["groups"], centroids])
         return Clustering(
             centroids=centroids + self.shift,
             lists=list(settings.lists),
@@ -180,31 +181,25 @@ class ClusteringTask:
     def _filled(self, held: HeldRows, lists: Lists) -> Lists:
         lists = self._kmeans(RandomUse.FILLING).fill(held, lists)
         if not lists.counts.all():
-            self._refuse(int(np.count_nonzero(lists.counts)))
+            raise self._too_alike(int(np.count_nonzero(lists.counts)))
         return lists
 
     def _groups(self) -> np.ndarray:
-        """Return the centres of the groups, (groups, dimension) float32; they are the coarse centroids."""
-        if "groups" not in self.state.values:
-            lists, kmeans = self.settings.lists, self._kmeans(RandomUse.GROUPS)
-            groups = lists[0] if len(lists) > 1 else math.isqrt(self._k)
-            count = min(self.count, groups * ROWS_A_GROUP)
-            rng = np.random.default_rng([*kmeans.seed, 0])
-            rows = self.sample[np.sort(rng.choice(self.count, count, replace=False))]
-            centres = kmeans.train(self.device.hold(rows), groups, CENTRE_PASSES).centroids
-            self.state.save(groups=self._completed(centres, groups))
-        found: np.ndarray = self.state.values["groups"]
-        return found
-
-    def _group_labels(self) -> np.ndarray:
-        """Return the group of each row of the sample, (count,) int32."""
+        """Find the groups' centres, which are the coarse centroids, and return each row's group, (count,)."""
         kmeans, held = self._kmeans(RandomUse.GROUPS), self.device.hold(self.sample)
+        if "groups" not in self.state.values:
+            groups = self.settings.lists[0] if len(self.settings.lists) > 1 else math.isqrt(self._k)
+            rng = np.random.default_rng([*kmeans.seed, 0])
+            drawn = rng.choice(self.count, min(self.count, groups * ROWS_A_GROUP), replace=False)
+            centres = kmeans.train(self.device.hold(self.sample[np.sort(drawn)]), groups, CENTRE_PASSES)
+            self.state.save(groups=self._completed(centres.centroids, groups))
         labels = np.empty(self.count, np.int32)
         with self._bar("groups") as bar:
-            counts = held.run(self._groups(), kmeans.spherical, labels, bar.update).counts
+            counts = held.run(self.state.values["groups"], kmeans.spherical, labels, bar.update).counts
         if not counts.all():
-            self.state.save(groups=kmeans.fill(held, Lists(self._groups(), counts, np.inf)).centroids)
-            held.run(self._groups(), kmeans.spherical, labels)
+            filled = kmeans.fill(held, Lists(self.state.values["groups"], counts, np.inf))
+            self.state.save(groups=filled.centroids)
+            held.run(filled.centroids, kmeans.spherical, labels)
         return labels
 
     def _lists_in_groups(self, passes: int, rows_a_list: int | None = None) -> Lists:
@@ -212,8 +207,8 @@ class ClusteringTask:
 
         The state is saved after each group.
         """
-        values, labels = self.state.values, self._group_labels()
-        sizes = np.bincount(labels, minlength=len(self._groups()))
+        labels, values = self._groups(), self.state.values
+        sizes = np.bincount(labels, minlength=len(values["groups"]))
         lists = shares(self._k, sizes)
         stops = np.cumsum(lists)
         centroids = values.get("of_groups", np.zeros((self._k, self.sample.shape[1]), np.float32))
@@ -258,29 +253,19 @@ class ClusteringTask:
 
     def _completed(self, centroids: np.ndarray, k: int) -> np.ndarray:
         """Add the centroids that are missing to k."""
-        missing = k - len(centroids)
-        if not missing:
-            return centroids
         rng = np.random.default_rng([self.settings.seed, RandomUse.MISSING])
-        more = seeds(self.sample, centroids, missing, self.settings.spherical, rng)
-        if len(more) < missing:
-            self._refuse(len(centroids) + len(more))
-        return np.concatenate([centroids, more])
+        while missing := k - len(centroids):
+            more = seeds(self.sample, centroids, missing, self.settings.spherical, rng)
+            if not len(more):
+                raise self._too_alike(len(centroids))
+            centroids = np.concatenate([centroids, more])
+        return centroids
 
-    def _refuse(self, distinguished: int) -> NoReturn:
-        """Raise ClusteringError: there are too few different rows."""
-        spherical = self.settings.spherical
-        blocks = (self.sample[start : start + 8192] for start in range(0, self.count, 8192))
-        different = len(np.unique(np.concatenate([hashes(block, spherical) for block in blocks])))
-        what = "directions" if spherical else "vectors"
-        if different < self._k:
-            raise ClusteringError(
-                f"the sample of {self.count:,} rows has only {different:,} different {what}, "
-                f"lists: {self._k:,}: give fewer"
-            )
-        raise ClusteringError(
-            f"the {what} of the sample of {self.count:,} rows are so alike that float32 products distinguish "
-            f"only {distinguished:,} of them, lists: {self._k:,}: give fewer"
+    def _too_alike(self, distinguished: int) -> ClusteringError:
+        what = "directions" if self.settings.spherical else "vectors"
+        return ClusteringError(
+            f"the sample of {self.count:,} rows has only {distinguished:,} {what} that float32 products "
+            f"distinguish, lists: {self._k:,}: give fewer"
         )
 
     @property

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .cpu import Advance, NearestTable
-from .gpu import HeldRows
+from .devices import Advance, HeldRows, NearestTable
 
 # Passes end when one reduces the inertia by less than this share.
 ENOUGH = 1e-3
@@ -37,7 +36,7 @@ class KMeans:
     seed: tuple[int, ...]
 
     def improve(
-        self, held: HeldRows, centroids: np.ndarray, number: int, advance: Advance | None = None
+        self, held: HeldRows, centroids: np.ndarray, number: int, advance: Advance = lambda rows: None
     ) -> Lists:
         """Make one pass; a list without rows moves to a row far from its centroid, and has a count of 0."""
         found = held.run(centroids, self.spherical, advance=advance)
@@ -109,26 +108,25 @@ def seeds(
 
     A row is drawn with a probability in proportion to its squared distance from the nearest centroid, as by
     k-means++ (Arthur and Vassilvitskii, 2007): first from some of the rows, then from all if too few are
-    found.
+    found. Equal rows that are drawn together count once; none only where no row is left.
     """
     table = NearestTable(centroids, spherical)
     for among in (max(_LEAST_ROWS, _ROWS_A_SEED * count), len(rows)):
-        among = min(among, len(rows))
-        numbers = np.sort(rng.choice(len(rows), among, replace=False))
-        gaps, hashed = np.empty(among, np.float32), np.empty(among, np.uint64)
-        for start in range(0, among, _BLOCK):
-            part = slice(start, start + _BLOCK)
-            block = rows[numbers[part]]
-            hashed[part] = hashes(block, spherical)
-            gaps[part] = _gaps(block, centroids[table.nearest(block)], spherical)
-        _, first = np.unique(hashed, return_index=True)
-        first = first[gaps[first] > 0]
+        numbers = np.sort(rng.choice(len(rows), min(among, len(rows)), replace=False))
+        gaps = np.empty(len(numbers), np.float32)
+        for start in range(0, len(numbers), _BLOCK):
+            block = rows[numbers[start : start + _BLOCK]]
+            gaps[start : start + _BLOCK] = _gaps(block, centroids[table.nearest(block)], spherical)
+        far = np.flatnonzero(gaps)
         # The least of exponentially distributed numbers with these rates: a draw without replacement.
-        keys = rng.standard_exponential(len(first)) / gaps[first]
-        if len(first) >= count or among == len(rows):
+        keys = rng.standard_exponential(len(far)) / gaps[far]
+        chosen = rows[numbers[np.sort(far[np.argsort(keys, kind="stable")[:count]])]]
+        if spherical:
+            chosen = normalized(chosen)
+        _, first = np.unique(chosen.round(5) if spherical else chosen, axis=0, return_index=True)
+        if len(first) == count:
             break
-    chosen = rows[numbers[np.sort(first[np.argsort(keys, kind="stable")[:count]])]]
-    return normalized(chosen) if spherical else chosen
+    return chosen[np.sort(first)]
 
 
 def _gaps(rows: np.ndarray, nearest: np.ndarray, spherical: bool) -> np.ndarray:
@@ -137,17 +135,6 @@ def _gaps(rows: np.ndarray, nearest: np.ndarray, spherical: bool) -> np.ndarray:
     gaps = ((rows - nearest) ** 2).sum(axis=1)
     least = _LEAST_GAP * np.maximum((rows**2).sum(axis=1), (nearest**2).sum(axis=1))
     return np.where(gaps > least, gaps, 0)
-
-
-def hashes(rows: np.ndarray, spherical: bool) -> np.ndarray:
-    """Return a number for each row, (n,) uint64: the same for equal vectors, or directions if `spherical`."""
-    odd = np.random.default_rng(0).integers(0, 2**63, rows.shape[1], np.uint64) * 2 + 1
-    rows = np.round(normalized(rows), 5) if spherical else rows
-    bits = (rows + np.float32(0)).view(np.uint32).astype(np.uint64)  # -0.0 becomes 0.0
-    bits *= np.uint64(0x9E3779B97F4A7C15)
-    bits ^= bits >> np.uint64(32)
-    found: np.ndarray = (bits * odd).sum(axis=1)
-    return found
 
 
 def normalized(vectors: np.ndarray) -> np.ndarray:

@@ -4,11 +4,11 @@ import errno
 import hashlib
 import os
 import shutil
-import tempfile
 import time
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from .settings import ClusteringError, Settings
 BLOCK_BYTES = 4 * 2**20  # read at once
 FAR_APART = 256  # if fewer than one row in this many is drawn, the rows are read one by one
 SECONDS_BETWEEN_SAVES = 20.0
-FORM = 2  # changes when the same rows and settings give another result or another state
+FORM = 3  # changes when the same rows and settings give another result or another state
 _MOST_FOR_HYPERGEOMETRIC = 10**9  # NumPy's bound
 _ORDERED_BYTES = 64 * 2**20  # of the sample that are read at a time
 _IDENTIFYING_ROWS = 64  # by which datasets are distinguished
@@ -87,8 +87,7 @@ def _checked(rows: Any, numbers: np.ndarray, vectors: np.ndarray, unit_rows: boo
 
 def new_file(file: Path, shape: tuple[int, int]) -> np.ndarray:
     """Make an NPY file of float32 and map it; its space on the disk is reserved at once."""
-    needed = 4 * shape[0] * shape[1]
-    free = shutil.disk_usage(file.parent).free
+    needed, free = 4 * shape[0] * shape[1], shutil.disk_usage(file.parent).free
     try:
         if needed > free:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -111,8 +110,12 @@ class ClusteringState:
     """
 
     def __init__(self, folder: Path, is_kept: bool, identity: str) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ClusteringError(f"the folder {folder} cannot be made: {error.strerror}") from None
         self.is_kept, self.sample_file = is_kept, folder / "sample.npy"
-        self._file, self._identity = state_file(folder), identity
+        self._file, self._identity = folder / "clustering.npz", identity
         self.values = self._read()
         self._saved = time.monotonic()
         self._started = self._saved - float(self.values.get("seconds", 0))
@@ -134,9 +137,11 @@ class ClusteringState:
         self._saved = time.monotonic()
 
     def remove(self) -> None:
-        """Delete all files."""
+        """Delete all files, and the folder if nothing else is in it."""
         for file in (self._file, self._file.with_suffix(".partial"), self.sample_file):
             file.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._file.parent.rmdir()
 
     def _read(self) -> dict[str, Any]:
         """Return what was saved; nothing if it is damaged, absent or of another clustering."""
@@ -164,38 +169,13 @@ def grouped_rows(sample: np.ndarray, labels: np.ndarray, groups: range) -> Itera
     yield from ((group, part) for group, part in parts if len(part))
 
 
-@contextmanager
-def place_for(folder: Path | None) -> Iterator[Path]:
-    """Give a folder for a clustering's files: this one, made if need be, or a temporary one."""
-    if folder is None:
-        with tempfile.TemporaryDirectory(prefix="clustering-") as temporary:
-            yield Path(temporary)
-        return
-    is_ours = not folder.exists() or state_file(folder).exists()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ClusteringError(f"the folder {folder} cannot be made: {error.strerror}") from None
-    try:
-        yield folder
-    finally:
-        if is_ours and not any(folder.iterdir()):
-            folder.rmdir()
-
-
-def state_file(folder: Path) -> Path:
-    """Return where the state is kept."""
-    return folder / "clustering.npz"
-
-
 def identity(rows: Any, settings: Settings) -> str:
     """Identify a clustering by the settings, the rows' shape and some of the rows."""
     mark = hashlib.blake2b(digest_size=16)
     numbers = np.linspace(0, rows.shape[0] - 1, _IDENTIFYING_ROWS).astype(np.int64)
     for number in np.unique(numbers).tolist():
         mark.update(np.ascontiguousarray(rows[number : number + 1]).tobytes())
-    given = (
-        settings.lists, settings.spherical, settings.unit_rows, settings.sampling_factor,
-        settings.iterations, settings.algorithm, settings.device, settings.seed,
-    )  # fmt: skip
+    given = asdict(settings)
+    for name in ("threads", "memory", "device_memory"):  # these change nothing
+        del given[name]
     return f"{FORM} {tuple(rows.shape)} {rows.dtype} {given} {mark.hexdigest()}"

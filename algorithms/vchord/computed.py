@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..clustering.clustering import cluster
-from ..clustering.gpu import open_device
+from ..clustering.devices import open_device
 from ..clustering.sample import FORM
 from ..clustering.settings import Clustering, ClusteringError, Settings
 from ..postgres import machine
