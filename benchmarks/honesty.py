@@ -18,9 +18,8 @@ from functools import partial
 import numpy as np
 
 from ann_benchmarks.algorithms.base.module import BaseANN
-from ann_benchmarks.load.request import MOST_STEADY_SECONDS, OPEN_SECONDS, Load
+from ann_benchmarks.load.request import MOST_STEADY_SECONDS, OPEN_SECONDS, Load, Queue
 from ann_benchmarks.load.spans import Measured
-from ann_benchmarks.load.steady import Queue
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.loaded_point import LoadedPoint
 from ann_benchmarks.measure.timed import Subject

@@ -22,10 +22,9 @@ from ann_benchmarks.algorithms.postgres.environment import variable
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation, installed_binaries
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+from ann_benchmarks.load.clients import open_clients
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.spans import Measured, closed_loop
-from ann_benchmarks.measure.clients import open_clients
-from ann_benchmarks.measure.timed import Subject
 from ann_benchmarks.plugin import NoWatch, Plugin
 
 PROJECT = Path(__file__).parent.parent
@@ -87,7 +86,7 @@ def closed_rate(
     algorithm: Any, queries: np.ndarray, load: Load, run: int, keeps_ids: bool = False
 ) -> Measured:
     """Measure run.py's clients in a closed loop, after a warm-up that does not count."""
-    with closing(open_clients(Subject(Plugin(algorithm), queries, K, 0), load)) as clients:
+    with closing(open_clients(Plugin(algorithm), queries, K, load)) as clients:
         for number, seconds in ((1_000_000 + run, WARMUP_SECONDS), (run, load.seconds)):
             clients.prepare(load.orders(len(queries), number), seconds, keeps_ids and number == run)
             clients.run()

@@ -50,7 +50,7 @@ def run_batch_query(self): self.res = [self.query(q, self.asked[1]) for q in sel
 """
 CLIENTS = """\
 def open_clients(self, X, n, clients):
-    from ann_benchmarks.load.local_clients import ThreadClients
+    from ann_benchmarks.load.clients import ThreadClients
     return ThreadClients(self.query, X, n, clients)
 """
 

@@ -21,11 +21,10 @@ from ann_benchmarks.common.cli import run_command
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.distance import rounded_up
 from ann_benchmarks.jobs.earlier import _other_load
+from ann_benchmarks.load.clients import open_clients
 from ann_benchmarks.load.request import Load, Objective
 from ann_benchmarks.load.search import ROUNDING
 from ann_benchmarks.load.spans import BUCKETS_PER_DECADE
-from ann_benchmarks.measure.clients import open_clients
-from ann_benchmarks.measure.timed import Subject
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.file import write_result
 from ann_benchmarks.results.recall import recall_of_each
@@ -317,9 +316,8 @@ def test_an_algorithm_in_this_process_has_processes_for_clients(folder: Path):
 
 
 def test_clients_on_other_machines_are_refused_by_an_algorithm_without_them():
-    subject = Subject(Plugin(ExactScan("euclidean")), np.zeros((3, 4)), 1, 3)
     with pytest.raises(UserError, match="^ExactScan has no clients for other machines: leave --sch"):
-        open_clients(subject, Load(2, scheduler="h:1"))
+        open_clients(Plugin(ExactScan("euclidean")), np.zeros((3, 4)), 1, Load(2, scheduler="h:1"))
 
 
 def test_plots_draw_every_series(folder: Path):

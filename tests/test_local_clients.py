@@ -17,7 +17,8 @@ from threadpoolctl import threadpool_info
 from ann_benchmarks.algorithms.base.module import BaseANN
 from ann_benchmarks.algorithms.bruteforce.module import ExactScan
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.load.local_clients import ProcessClients, ThreadClients, open_local_clients
+from ann_benchmarks.load.clients import ProcessClients, ThreadClients, open_clients
+from ann_benchmarks.load.request import Load
 from ann_benchmarks.plugin import Plugin
 
 from .client_answers import ids_of
@@ -94,7 +95,7 @@ def opened(request) -> Iterator:
     def opened(kind: type[BaseANN], clients: int = 3) -> ThreadClients | ProcessClients:
         algo = kind()
         algo.clients_by = request.param
-        open_ones.append(open_local_clients(Plugin(algo), QUERIES, 1, clients))
+        open_ones.append(open_clients(Plugin(algo), QUERIES, 1, Load(clients)))
         return open_ones[-1]
 
     yield opened
@@ -122,7 +123,7 @@ def test_a_plug_in_says_what_its_clients_are():
     algo = Sleeping()
     algo.clients_by = "fibres"  # type: ignore[assignment]
     with pytest.raises(UserError, match="Sleeping.clients_by is 'fibres': make it one of threads, processes"):
-        open_local_clients(Plugin(algo), QUERIES, 1, 3)
+        open_clients(Plugin(algo), QUERIES, 1, Load(3))
 
 
 def test_each_client_is_a_thread_or_a_process_of_its_own(opened):
@@ -243,7 +244,7 @@ def test_a_killed_process_is_named_and_ends_all():
 PARENT = """
 import sys, time
 import numpy as np
-from ann_benchmarks.load.local_clients import ProcessClients
+from ann_benchmarks.load.clients import ProcessClients
 
 class Sleeping:
     def query(self, q, n):
@@ -277,7 +278,7 @@ def test_a_parent_that_ends_leaves_no_process(number: int, tmp_path: Path):
 def test_processes_share_the_index_and_answer_as_one_does(opened):
     algo = ExactScan("euclidean")
     algo.fit(QUERIES)
-    clients = open_local_clients(algo, QUERIES, 3, 2)
+    clients = open_clients(Plugin(algo), QUERIES, 3, Load(2))
     try:
         for given in ask(clients, [np.arange(20)] * 2):
             assert all((ids == algo.query(QUERIES[number], 3)).all() for number, ids in ids_of(given).items())

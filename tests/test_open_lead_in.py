@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.load import steady
-from ann_benchmarks.load.request import MOST_STEADY_SECONDS, Load, Objective
-from ann_benchmarks.load.spans import Measured, open_loop
-from ann_benchmarks.load.steady import Queue, is_growing
+from ann_benchmarks.load import request
+from ann_benchmarks.load.request import MOST_STEADY_SECONDS, Load, Objective, Queue
+from ann_benchmarks.load.spans import Measured, is_growing, open_loop
 from ann_benchmarks.load.warmup import Caches, Warmup
 from ann_benchmarks.measure.loaded_point import LoadedPoint
 from ann_benchmarks.measure.timed import Subject
@@ -154,7 +153,7 @@ def test_what_a_short_run_is_warned_of():
 
 def test_a_rate_above_what_is_served_is_reported_as_before():
     (run,) = measured(exponential(0.02), Load(1, seconds=10, rate=100), 1)
-    assert run.facts["lead_in_seconds"] == steady.LEAST_LEAD_IN
+    assert run.facts["lead_in_seconds"] == request.LEAST_LEAD_IN
     assert not run.facts["steady_state"]
     assert 1 / run.seconds_per_query == pytest.approx(50, rel=0.15)
     assert "the rate was not kept" in remarks(run.facts)[0]

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError, describe
-from ann_benchmarks.plugin import Clients
 
 from .sampled import AnswerSample
 
@@ -38,36 +37,16 @@ _COARSE_MARGIN = 0.0005
 
 
 @dataclass(frozen=True)
-class OwnOrder:
-    """Closed loop: queries of these numbers, one after the other; with `seconds`, again and again."""
+class Task:
+    """What a client does in a run.
 
-    numbers: np.ndarray
+    Closed loop: the queries of these numbers, one after the other; with `seconds`, again and again.
+    Open loop, where `numbers` is None: what the others have not taken, until `seconds` after the start.
+    """
+
+    numbers: np.ndarray | None
     seconds: float | None
     keeps_ids: bool
-
-
-@dataclass(frozen=True)
-class Arrivals:
-    """Open loop: what the others have not taken, until a number of seconds after the start."""
-
-    until: float
-    keeps_ids: bool
-
-
-Task = OwnOrder | Arrivals
-
-
-def own_orders(
-    orders: Sequence[np.ndarray], seconds: float | None, keeps_ids: bool, clients: int
-) -> list[Task]:
-    """Return the task of each client in a closed loop."""
-    numbers = [np.asarray(order) for _, order in zip(range(clients), orders, strict=True)]
-    return [OwnOrder(own, seconds, keeps_ids) for own in numbers]
-
-
-def all_arrivals(due: np.ndarray, patience: float, keeps_ids: bool, clients: int) -> list[Task]:
-    """Return the task of each client in an open loop."""
-    return [Arrivals(float(np.max(due, initial=0)) + patience, keeps_ids)] * clients
 
 
 @dataclass(frozen=True)
@@ -115,7 +94,7 @@ class Client:
             raise UserError(describe(error)) from error
         cpu_seconds = self.cpu_clock() - before
         times = np.array(stamps).reshape(-1, 2)
-        due_times = np.array(dues) if isinstance(task, Arrivals) else None
+        due_times = np.array(dues) if task.numbers is None else None
         return ClientAnswers(
             np.array(numbers, dtype=np.int64),
             due_times,
@@ -128,8 +107,9 @@ class Client:
 
     def _upcoming(self, task: Task, start: float) -> Iterator[tuple[float, int]]:
         """Each query's time and number, when it is to be sent; in a closed loop, the time means nothing."""
-        if isinstance(task, Arrivals):
-            while (arrival := self.take()) is not None and clock() <= start + task.until:
+        if task.numbers is None:
+            assert task.seconds is not None
+            while (arrival := self.take()) is not None and clock() <= start + task.seconds:
                 due = start + arrival[0]
                 self._sleep_until(due)
                 yield due, arrival[1]
@@ -156,16 +136,6 @@ _LEAD_A_CLIENT = 0.0005
 def common_start(clients: int) -> float:
     """Return the moment at which all of this many clients can start, by perf_counter."""
     return clock() + _LEAD_SECONDS + _LEAD_A_CLIENT * clients
-
-
-@contextmanager
-def closed_after_an_error(clients: Clients) -> Iterator[None]:
-    """End all of them if something fails."""
-    try:
-        yield
-    except BaseException:
-        clients.close()
-        raise
 
 
 @contextmanager

@@ -10,7 +10,8 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.fields.rows import OWN_DRIVER
 from ann_benchmarks.fields.series import Series
-from ann_benchmarks.results.percentiles import LEAST_BEYOND, PERCENTILES
+from ann_benchmarks.results.length import AMPLE
+from ann_benchmarks.results.percentiles import LEAST_BEYOND, PERCENTILES, least_relaxations
 
 from .orders import QueryOrder, poisson_arrivals
 from .search import CLOSE_ENOUGH
@@ -19,6 +20,12 @@ QUERIES_A_CLIENT = 100  # at least, where neither a number nor a time is given
 OPEN_SECONDS = 10.0  # of a run at a given rate, where nothing else is said
 MOST_STEADY_SECONDS = 30.0  # a run is extended by, for a queue that forgets slowly
 MOST_OPEN_SECONDS = 300.0  # a run is extended by, for a rare percentile
+LEAD_IN = 2.0  # relaxation times, after which percentiles are those of the steady state within noise
+LEAST_LEAD_IN = 0.5  # s
+MOST_LEAD_IN = 120.0
+SERVICES = 10.0  # answers of each client that a lead-in lasts at least
+HEAVIEST = 0.97  # utilisation that is assumed at most: what is served is known to a few percent only
+OVERLOADED = 1.2  # from here on there is no steady state to wait for
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
@@ -157,3 +164,41 @@ class Load:
         if self.max_queries is not None:
             return self.max_queries / rate
         return OPEN_SECONDS if self.objective is None else self.objective.seconds_at(rate)
+
+
+@dataclass(frozen=True)
+class Queue:
+    """What is known of a queue: arrivals and the most that is served, both a second, and its clients.
+
+    A queue that begins empty is shorter than it will be. It forgets its beginning at a rate that is known for
+    the queue with random arrivals and services: (1 - sqrt(utilisation))^2 times what it can serve (Morse
+    1955). The inverse is its relaxation time: 0.4 s for services of 20 ms at 60% of what one server can do,
+    31 s at 95%.
+    """
+
+    rate: float
+    capacity: float
+    clients: int
+
+    @property
+    def relaxation_seconds(self) -> float:
+        """In how long it forgets its beginning, by a factor of e."""
+        utilisation = min(self.rate / self.capacity, HEAVIEST)
+        return float(1 / self.capacity / (1 - utilisation**0.5) ** 2)
+
+    @property
+    def lead_in_seconds(self) -> float:
+        """How long it runs before anything counts."""
+        if self.rate > OVERLOADED * self.capacity:
+            return LEAST_LEAD_IN
+        long = max(LEAD_IN * self.relaxation_seconds, SERVICES * self.clients / self.capacity)
+        return min(max(long, LEAST_LEAD_IN), MOST_LEAD_IN)
+
+    def run_seconds(self, runs: int) -> float:
+        """How long each of its runs has to count, so that all of them suffice for a 99th percentile."""
+        return AMPLE * least_relaxations("p99") * self.relaxation_seconds / runs
+
+    @property
+    def facts(self) -> dict[str, float]:
+        """What is stored of it."""
+        return {"closed_loop_rate": self.capacity, "relaxation_seconds": self.relaxation_seconds}

@@ -12,7 +12,6 @@ from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.plugin import Answers
 
 from .sampled import row_facts
-from .steady import is_growing
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,8 @@ LARGE_SHARE = 0.33  # of the machine's CPU that the clients take
 LATE_SHARE = 0.25  # of the median latency, by which clients that were free sent their queries late
 ROUNDING = 1e-6  # s, of the clocks' readings
 MOST_SKIPPED = 1000  # first arrivals that may not have been sent
+FEWEST = 10  # queries of a third of a run, for it to tell whether the queue grew
+GROWTH = 1.5
 _NOT_SENT = -1  # in place of a query's number
 _NO_ANSWERS = np.empty((0, 0), dtype=np.int64)
 
@@ -139,6 +140,16 @@ def open_loop(
         len(waiting) > 0 and _no_cpu_left(stored)
     )
     return Measured(times, _NO_ANSWERS, (end - begin) / answered, stored, numbers=numbers)
+
+
+def is_growing(times: np.ndarray) -> bool:
+    """Whether a queue grew, by the latencies in the order of arrival: no query of the last third was quick.
+
+    A queue in a steady state is nearly empty again and again. One that grows for a whole run is four times as
+    long at the beginning of its last third as in the middle of its first.
+    """
+    first, _, last = np.array_split(times, 3)
+    return len(first) >= FEWEST and float(last.min()) > GROWTH * float(np.median(first))
 
 
 def active_span(answers: Sequence[Answers]) -> tuple[float, float]:

@@ -12,16 +12,15 @@ import numpy as np
 from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.load.request import Load
+from ann_benchmarks.load.clients import open_clients
+from ann_benchmarks.load.request import Load, Queue
 from ann_benchmarks.load.sampled import one_each
 from ann_benchmarks.load.search import CLOSE_ENOUGH, highest_rate
 from ann_benchmarks.load.spans import Measured, closed_loop, open_loop
-from ann_benchmarks.load.steady import Queue
 from ann_benchmarks.load.warmup import WARMUP_RUN, Caches, Warmup, send_in_pieces, warm_up
 from ann_benchmarks.plugin import Answers, Clients, client_facts
 
 from .answers import completed
-from .clients import open_clients
 from .observed import OTHERS
 from .timed import Subject
 
@@ -260,6 +259,7 @@ class LoadedPoint:
     @contextmanager
     def _opened(self) -> Iterator[Clients]:
         with self.monitor.phase("clients"):
-            opened = open_clients(self.subject, self.load)
+            subject = self.subject
+            opened = open_clients(subject.plugin, subject.queries, subject.count, self.load)
         with closing(opened) as clients, self.subject.watched() as self._watch:
             yield clients

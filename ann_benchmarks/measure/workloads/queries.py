@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ann_benchmarks.load.clients import open_clients
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.sampled import one_each
 from ann_benchmarks.load.spans import closed_loop
@@ -14,7 +15,6 @@ from ann_benchmarks.plugin import Writable, client_facts, settle
 from ann_benchmarks.results.warnings import remarks
 
 from ..answers import checked_neighbors
-from ..clients import open_clients
 from .over_time import Span, rate_of, run_together, times_of
 from .work import Work
 
@@ -32,7 +32,7 @@ class QueryClients:
         self._load: Load = load
         self._work, self._queries = work, len(work.queries)
         self._run = 0
-        self.clients: Any = open_clients(work.subject, load)
+        self.clients: Any = open_clients(work.plugin, work.queries, work.job.count, load)
 
     def prepare(self, seconds: float) -> None:
         """Have them ready for that time, each in an order that it has not had before."""
