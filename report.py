@@ -24,7 +24,8 @@ from ann_benchmarks.load.request import Objective
 from ann_benchmarks.pricing.costs import cost_request
 from ann_benchmarks.reporting.chapters import ReportOptions, bundle_results, report_results
 from ann_benchmarks.results.metrics import TARGET_RECALL
-from run import every_job, make_parser
+from ann_benchmarks.run.command_line import make_parser
+from run import every_job
 
 
 def main() -> None:

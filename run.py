@@ -5,7 +5,7 @@ if __name__ == "__main__":  # before the imports, which take seconds on a busy m
 
     begin()
 
-import argparse
+import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -39,21 +39,20 @@ from ann_benchmarks.definitions.selection import (
     with_servers,
     with_settings,
 )
-from ann_benchmarks.experiments.carrying_out import EXPERIMENT_OPTIONS, add_experiment_options, carry_out
+from ann_benchmarks.experiments.carrying_out import EXPERIMENT_OPTIONS, carry_out
 from ann_benchmarks.jobs.job import Job, Plan, Scope, make_plan
 from ann_benchmarks.results.file import RESULTS_FOLDER, truth_mark
-from ann_benchmarks.run import options
+from ann_benchmarks.run.checks import check_request
+from ann_benchmarks.run.command_line import make_parser
 from ann_benchmarks.run.console import summary
 from ann_benchmarks.run.containers.asking import container_locator
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect
-from ann_benchmarks.run.execute import Executor, Limits, Workplace
-from ann_benchmarks.run.filter_options import requested_filters
-from ann_benchmarks.run.load_options import requested_rounds
+from ann_benchmarks.run.execute import Executor, Workplace
 from ann_benchmarks.run.outcomes import JobOutcome
-from ann_benchmarks.run.server_options import requested_servers
+from ann_benchmarks.run.request import Request, read_request
 from ann_benchmarks.run.simulation import Simulation
-from ann_benchmarks.run.whereabouts import Locate, Locator, WorkersHere
-from tiers.options import add_tier_options, check_tier_options, possible_conditions, requested_simulation
+from ann_benchmarks.run.whereabouts import Locator, WorkersHere
+from tiers.options import possible_conditions, requested_simulation
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "run.py", tiers: str | None = None) -> int:
@@ -62,28 +61,13 @@ def main(arguments: Sequence[str] | None = None, program: str = "run.py", tiers:
     words = sys.argv[1:] if arguments is None else arguments
     if any(word.partition("=")[0] in EXPERIMENT_OPTIONS for word in words):
         return carry_out(words, parser, run)
-    return run(parser.parse_args(words))
+    return run(read_request(words, parser))
 
 
-def make_parser(program: str = "run.py", tiers: str | None = None) -> argparse.ArgumentParser:
-    """Return what reads the command line; `tiers` is the default of --tiers."""
-    parser = options.make_parser(program)
-    add_tier_options(parser, tiers)
-    add_experiment_options(parser)
-    return parser
-
-
-def run(args: argparse.Namespace) -> int:
-    """Plan the jobs that the options request, and carry them out; return the exit status."""
-    with closing(WorkersHere()) as here:
-        return run_with(args, here)
-
-
-def run_with(args: argparse.Namespace, here: WorkersHere) -> int:
-    """Do the same, with the processes that plug-ins report in."""
-    check_tier_options(args)
-    configs, broken = read_configs(args.definitions)
-    if args.list_algorithms:
+def run(request: Request) -> int:
+    """Plan the jobs that are requested, and carry them out; return the exit status."""
+    configs, broken = read_configs(request.definitions)
+    if request.list_algorithms:
         for config in broken:
             warn(config.problem)
         for algorithm_name, kinds in supported_data(configs).items():
@@ -91,50 +75,48 @@ def run_with(args: argparse.Namespace, here: WorkersHere) -> int:
             print(algorithm_name, *texts, sep="\n    ")
         return 0
     warnings: dict[str, None] = {}
-    for algorithm, _ in named_algorithms(args.algorithm):
+    for algorithm, _ in named_algorithms(request.algorithm):
         warnings |= dict.fromkeys(config_warnings(configs, broken, algorithm))
-    options.check_options(args, args.tiers is not None)
+    check_request(request)
     for text in warnings:
         warn(text)
-    engine = None if args.local else connect(OTHER_WAY)
-    name = canonical_name(args.dataset)
-    filters = requested_filters(args)
+    with closing(WorkersHere()) as here:
+        return run_checked(request, configs, here)
+
+
+def run_checked(request: Request, configs: Sequence[Config], here: WorkersHere) -> int:
+    """Do so with options that were checked, and the processes that plug-ins report in."""
+    engine = None if request.local else connect(OTHER_WAY)
+    name, filters = canonical_name(request.dataset), request.filters
     dataset, _ = get_dataset(name)
     with dataset:
         # Fails where there are fewer neighbours. A build needs none of them.
-        true_distances = None if args.build_only else dataset.true_distances(args.count)
-        if true_distances is not None and (args.distinct_queries or 0) > len(true_distances):
+        true_distances = None if request.build_only else dataset.true_distances(request.count)
+        if true_distances is not None and (request.distinct_queries or 0) > len(true_distances):
             raise UserError(f"--distinct-queries: {name} has {len(true_distances):,} queries, not more")
-        data = described(name, dataset, args)
-        repeated = 0 if args.build_only else dataset.queries_in_train()
+        data = described(name, dataset, request)
+        repeated = 0 if request.build_only else dataset.queries_in_train()
         if filters:
-            prepare_filters(name, filters, max(args.count, NEIGHBORS))
+            prepare_filters(name, filters, max(request.count, NEIGHBORS))
         filter_sets = [dataset.filter_set(filter) for filter in filters]
         # Their truth tells finished points from others.
-        measured = [] if args.build_only else ["", *filters]
-        marks = {filter: truth_mark(dataset.true_distances(args.count, filter)) for filter in measured}
-    definitions = requested_definitions(args, configs, data)
-    simulation = requested_simulation(args, definitions) if args.tiers is not None else None
+        measured = [] if request.build_only else ["", *filters]
+        marks = {filter: truth_mark(dataset.true_distances(request.count, filter)) for filter in measured}
+    definitions = requested_definitions(request, configs, data)
+    simulation = requested_simulation(request, definitions)
     conditions = simulation.conditions(data.rows, data.row_values) if simulation else ()
-    obstacle = None
-    if simulation is not None and requested_rounds(args) is not None:
-        obstacle = simulation.obstacle_to_turns(definitions)
-    procedures = options.requested_procedures(args, conditions, in_turn=obstacle is None)
-    execution = options.requested_execution(args)
-    if repeated:
-        execution = replace(execution, facts={**execution.facts, IN_TRAIN: repeated})
-    scope = Scope(definitions, name, args.count, procedures, execution)
+    obstacle = simulation.obstacle_to_turns(definitions) if simulation and request.turns else None
+    procedures = request.procedures(conditions, in_turn=obstacle is None)
+    execution = request.execution(**({IN_TRAIN: repeated} if repeated else {}))
+    scope = Scope(definitions, name, request.count, procedures, execution)
     header = f"dataset {name}: {data.rows:,} x {data.dimension}, {data.metric}"
     if true_distances is None:
         plan = Plan(scope.builds())
     else:
+        locate = here.locate if engine is None else container_locator(engine, request)
         # Points of another build are not points of this one.
-        locate: Locate = here.locate
-        if engine is not None:
-            containers = options.requested_containers(args)
-            locate = container_locator(engine, containers, args.parallelism, args.definitions)
-        plan = make_plan(scope, marks, force=args.force or args.rebuild, where=Locator(locate))
-        header += f"; {len(true_distances):,} queries for {args.count} neighbours"
+        plan = make_plan(scope, marks, force=request.force or request.rebuild, where=Locator(locate))
+        header += f"; {len(true_distances):,} queries for {request.count} neighbours"
     print(header)
     for found in filter_sets:
         print(described_filter(found))
@@ -143,37 +125,33 @@ def run_with(args: argparse.Namespace, here: WorkersHere) -> int:
     if not plan.jobs:
         print(f"nothing to do: {counted(plan.finished, 'point')} finished before; --force measures again")
         return 0
-    if not args.build_only:
-        options.check_writable(Path(RESULTS_FOLDER))
-    timeout = None if args.timeout == -1 else args.timeout
-    containers = options.requested_containers(args)
-    place = (
-        engine,
-        containers,
-        dataset_files(name),
-        args.definitions,
-        args.parallelism,
-        timeout,
-        simulation,
-        here,
-    )
-    return execute(plan, Workplace(*place), options.requested_limits(args))
+    if not request.build_only:
+        check_writable(Path(RESULTS_FOLDER))
+    return execute(plan, Executor(request, Workplace(engine, dataset_files(name), simulation, here)))
 
 
-def execute(plan: Plan, workplace: Workplace, limits: Limits) -> int:
+def check_writable(folder: Path) -> None:
+    """See that results can be stored before anything is built for them."""
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise UserError(f"the folder {folder} cannot be made: {error.strerror}") from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UserError(f"the folder {folder} cannot be written to")
+
+
+def execute(plan: Plan, executor: Executor) -> int:
     """Run the jobs and say how each ended; return the exit status."""
     # Plug-ins of ann-benchmarks keep indexes here whose names do not say the dataset.
     shutil.rmtree(INDEX_DIR, ignore_errors=True)
-    executor = Executor(workplace, limits)
-    jobs, simulation = plan.jobs, workplace.simulation
+    jobs, simulation = plan.jobs, executor.simulation
     if simulation is None:
         outcomes = executor.run(jobs, plan.finished)
     else:
-        failed: list[JobOutcome] = []
-        if jobs and jobs[0].procedure.workload is None:  # a write workload creates its own table
-            jobs, failed = build_first(jobs, executor, simulation)
+        outcomes = []
+        if jobs[0].procedure.workload is None:  # a write workload creates its own table
+            jobs, outcomes = build_first(jobs, executor, simulation)
         with ExitStack() as stack:
-            outcomes = list(failed)
             if jobs:
                 start = stack.enter_context(simulation.begun())
                 outcomes += executor.run(jobs, plan.finished, start, simulation.observer)
@@ -208,40 +186,38 @@ def described_filter(found: FilterSet) -> str:
     return f"filter {found.name}: {found.selectivity:.3%} of the rows pass{none}"
 
 
-def described(name: str, dataset: Dataset, args: argparse.Namespace) -> Data:
+def described(name: str, dataset: Dataset, request: Request) -> Data:
     """Return what definitions depend on of an open dataset, and whether its queries have filters."""
     attrs = dataset.attrs
     point_type = str(attrs.get("point_type", "float"))
     metric, values = str(attrs["distance"]), dataset.row_values
-    is_filtered = bool(requested_filters(args)) and args.post_filter is None
+    is_filtered = bool(request.answered_filters)
     return Data(name, dataset.rows, attrs["dimension"], metric, point_type, values, is_filtered)
 
 
-def requested_definitions(
-    args: argparse.Namespace, configs: Sequence[Config], data: Data
-) -> list[Definition]:
+def requested_definitions(request: Request, configs: Sequence[Config], data: Data) -> list[Definition]:
     """Return the definitions for a dataset, with the run groups of an experiment instead of the configs'."""
-    configs = with_run_groups(configs, args.run_groups)
-    named = named_algorithms(args.algorithm)
-    found = select_definitions(configs, named, data, args.count, args.docker_tag, args.run_disabled)
-    return with_servers(with_settings(found, args.settings), requested_servers(args))
+    configs = with_run_groups(configs, request.run_groups)
+    named = named_algorithms(request.algorithm)
+    found = select_definitions(configs, named, data, request.count, request.docker_tag, request.run_disabled)
+    return with_servers(with_settings(found, request.setting), request.servers)
 
 
-def every_job(args: argparse.Namespace) -> list[Job]:
-    """Return every job that the options request, with all of its points, whether or not they are finished.
+def every_job(request: Request) -> list[Job]:
+    """Return every job that is requested, with all of its points, whether or not they are finished.
 
     Nothing is run or downloaded. With --tiers, jobs are those of every method that may have held the memory.
     """
-    configs, _ = read_configs(args.definitions)
-    name = canonical_name(args.dataset)
+    configs, _ = read_configs(request.definitions)
+    name = canonical_name(request.dataset)
     if not is_present(name):
         raise UserError(f"the dataset {name} is not here, so that nothing on it can be shown")
     dataset, _ = get_dataset(name)
     with dataset:
-        data = described(name, dataset, args)
-    definitions = requested_definitions(args, configs, data)
-    conditions = possible_conditions(args, data.rows, data.row_values)
-    return list(Scope(definitions, name, args.count, options.requested_procedures(args, conditions)).jobs())
+        data = described(name, dataset, request)
+    definitions = requested_definitions(request, configs, data)
+    conditions = possible_conditions(request, data.rows, data.row_values)
+    return list(Scope(definitions, name, request.count, request.procedures(conditions)).jobs())
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.algorithms.bruteforce.module import BruteForceBLAS
-from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.datasets import get_dataset
 from ann_benchmarks.distance import candidate_distances, jaccard
 from ann_benchmarks.installing import images, local
@@ -17,8 +16,6 @@ from ann_benchmarks.results.export import export_results
 from ann_benchmarks.results.measurement import Measurement
 from ann_benchmarks.results.metrics import compute_all
 from ann_benchmarks.results.truth import Truth
-from ann_benchmarks.run import options
-from run import main
 
 from .conftest import make_dataset
 from .plotting_data import make_result, make_truth
@@ -51,26 +48,6 @@ def test_the_variable_library_is_of_images(monkeypatch):
     monkeypatch.setattr(local, "install_local", lambda algorithm, *_: requested.append(algorithm))
     assert install(["--local"]) == 0
     assert requested == [None]
-
-
-@pytest.mark.parametrize(
-    ("cores", "number", "refusal"),
-    [
-        (4, 3, None),
-        (4, 4, "with 4 cores, 3 is the most"),
-        (2, 2, "1 is the most"),
-        (1, 1, None),
-        (2, 1, None),
-    ],
-)
-def test_one_core_is_left_free(monkeypatch, cores, number, refusal):
-    monkeypatch.setattr(options, "usable_cores", lambda: cores)
-    args = options.make_parser().parse_args(["--local", "--parallelism", str(number)])
-    if refusal is None:
-        options.check_options(args, False)
-        return
-    with pytest.raises(UserError, match=refusal):
-        options.check_options(args, False)
 
 
 def test_the_algorithm_tells_batches_from_single_queries(tmp_path, monkeypatch):
@@ -193,11 +170,3 @@ def check_brute_force(scan, metric, train, queries):
         found = scan.query_with_distances(query, 10)
         assert [distance for _, distance in found] == pytest.approx(distances, abs=1e-6)
         assert [row for row, _ in found] == scan.query(query, 10)
-
-
-def test_a_missing_core_is_said_before_anything_runs(workspace, monkeypatch):
-    monkeypatch.setattr(options, "usable_cores", lambda: 2)
-    workspace.add_plugin("quick", "def query(self, q, n): return list(range(n))")
-    with pytest.raises(UserError, match="--parallelism 2 leaves no core free; with 2 cores, 1 is the most"):
-        main(workspace.command("--parallelism", "2")[2:])
-    assert workspace.results() == []

@@ -28,7 +28,7 @@ from ann_benchmarks.results.environment import (
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.run.containers.containers import Results
-from ann_benchmarks.run.containers.sandbox import Wishes, placement_facts
+from ann_benchmarks.run.containers.sandbox import placement_facts
 from ann_benchmarks.run.containers.wire import MessageReader, write_message
 from tiers.tier import SimulatedServer, Tier
 
@@ -264,7 +264,7 @@ def test_a_container_reports_where_it_is_and_its_results_go_beside_the_plain_fol
     for place in ("results/d/10/b/1.hdf5", "results/d/10/a@../1.hdf5", "results/d/10/a/2.hdf5", "/a/1.hdf5"):
         with pytest.raises(ValueError, match="is not a result of this container's jobs"):
             accept(WorkloadDone("a", Path(place)), b"result")
-    assert placement_facts(None, Wishes()) == {"container_memory_requested": 0}
+    assert placement_facts(None, None) == {"container_memory_requested": 0}
 
 
 def test_servers_that_share_a_memory_differently_are_other_servers():

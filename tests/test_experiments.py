@@ -11,7 +11,7 @@ from ann_benchmarks.common.command import Ended
 from ann_benchmarks.common.errors import NoDefinitionRuns, UserError
 from ann_benchmarks.data.datasets import get_dataset
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.experiments.carrying_out import arguments_of, carry_out, command_of, report_arguments
+from ann_benchmarks.experiments.carrying_out import carry_out, command_of, report_arguments, step_request
 from ann_benchmarks.experiments.findings import StepPoint, judged, selected
 from ann_benchmarks.experiments.report import report_experiment, report_of
 from ann_benchmarks.experiments.schema import FOLDER, Claim, Options, find_experiment, read_experiment
@@ -23,9 +23,9 @@ from ann_benchmarks.results.cache import CACHE_NAME
 from ann_benchmarks.results.contest import FEWEST_ROUNDS
 from ann_benchmarks.results.records import Phase, Record
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.run.filter_options import requested_filters
+from ann_benchmarks.run.command_line import make_parser
 from ann_benchmarks.submission.manifest import read_manifest
-from run import every_job, make_parser
+from run import every_job
 
 from .hostile_yaml import EXPERIMENT
 from .programs import call_program
@@ -95,9 +95,8 @@ def test_filters_of_labels_are_measured_also_in_miniature(options):
     for is_mini in (False, True):
         experiment = read_experiment(find_experiment("filtered"), is_mini, options)
         args = options.parse(next(step for step in experiment.steps if step.name == "labels").arguments)
-        named = {name for names in args.algorithm for name in ([names] if isinstance(names, str) else names)}
-        assert {"pgvectorscale_labels", "vchord_prefilter", "pgvector_hnsw_indexed"} < named
-        assert {name.partition(":")[0] for name in requested_filters(args)} == {"labels", "labels2"}
+        assert {"pgvectorscale_labels", "vchord_prefilter", "pgvector_hnsw_indexed"} < {*args.algorithm}
+        assert {name.partition(":")[0] for name in args.filters} == {"labels", "labels2"}
 
 
 MISTAKES = [
@@ -405,13 +404,13 @@ def test_a_point_is_selected_by_its_filter_and_its_setting():
 def test_given_filters_replace_those_of_a_step(options):
     step = replace(read_experiment(find_experiment("choose"), True, options).steps[0], groups={})
     step = replace(step, arguments=["--filter", "uniform:0.1", "near:0.1", "--setting", "jit=off"])
-    args = arguments_of(step, make_parser(), ["--filter", "far:0.1", "--setting", "work_mem=4MB"])
-    assert args.filter == [["far:0.1"]] and len(args.settings) == 2
+    args = step_request(step, make_parser(), ["--filter", "far:0.1", "--setting", "work_mem=4MB"])
+    assert args.filters == ("far:0.1",) and len(args.setting) == 2
 
 
 def test_settings_are_options_of_a_step(options):
     words = options.arguments("setting", ["jit=off,on"])
-    assert words == ["--setting", "jit=off,on"] and options.parse(words).settings
+    assert words == ["--setting", "jit=off,on"] and options.parse(words).setting
 
 
 BUILT = """\
@@ -441,4 +440,4 @@ def test_all_indexes_of_an_experiment_are_built(tmp_path):
     assert f"to measure: python run.py --experiment {path} --local" in done.stdout
     assert "--filter uniform:0.1 --local" in done.stdout
     refused = run(tmp_path, "--experiment", path, "--build-only", "--tiers", "mini")
-    assert refused.returncode == 1 and "--build-only measures nothing: leave --tiers out" in refused.stderr
+    assert refused.returncode == 1 and "--tiers cannot be combined with --build-only" in refused.stderr

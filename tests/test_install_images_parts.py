@@ -274,7 +274,7 @@ def test_the_context_is_the_same_for_the_same_files(tmp_path: Path) -> None:
     assert members[f"{algorithms}/mine/link"].linkname == "run.sh"
     assert f"{algorithms}/bruteforce/module.py" not in members
     assert not [name for name in members if "__pycache__" in name or ".git" in name]
-    for name in ("run.py", "requirements.lock", "ann_benchmarks/run/options.py", f"{algorithms}/__init__.py"):
+    for name in ("run.py", "requirements.lock", "ann_benchmarks/run/request.py", f"{algorithms}/__init__.py"):
         assert members[name].isfile()
     inside = [name for name in members if name.startswith(("ca-certificates", "packages"))]
     assert inside == [

@@ -17,7 +17,6 @@ import pytest
 from distributed import LocalCluster
 
 from ann_benchmarks.algorithms.bruteforce.module import ExactScan
-from ann_benchmarks.common.cli import run_command
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.distance import rounded_up
 from ann_benchmarks.jobs.earlier import _other_load
@@ -28,7 +27,6 @@ from ann_benchmarks.load.spans import BUCKETS_PER_DECADE
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.file import write_result
 from ann_benchmarks.results.recall import recall_of_each
-from run import main
 
 from .conftest import Workspace, make_dataset
 from .programs import call_program, temporary_folder, write_config
@@ -401,71 +399,12 @@ def test_a_failed_point_leaves_a_log_where_there_is_more_to_say(workspace: Works
     assert [name.rpartition("/")[2] for name in workspace.results()] == ["1.hdf5", "4.hdf5"]
 
 
-def test_help_says_no_default_where_there_is_none(capsys: Any):
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    said = " ".join(capsys.readouterr().out.split())
-    assert "(default: None)" not in said
-    assert "(default: False)" not in said
-    assert "==SUPPRESS==" not in said
-    assert "nearest neighbours to ask for (default: 10)" in said
-    assert not re.search(r"\(default: [^)]*\) \(default", said)
-
-
 def test_an_algorithm_that_does_not_say_what_to_search_is_told_so(workspace: Workspace):
     workspace.add_plugin("plain", "def set_query_arguments(self, x): pass", {"args": [], "query_args": [[1]]})
     out = workspace.run("--target-recall", "0.9")
     assert out.returncode == 1
     assert "does not say which query argument to search: leave --target-recall out" in out.stderr
     assert workspace.results() == []
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--clients", "0"], "'0' is not a whole number of at least 1"),
-        ([*CLIENTS, "--batch"], "--clients cannot be had with --batch or --parallelism"),
-        ([*CLIENTS, "--parallelism", "2"], "--clients cannot be had with --batch or --parallelism"),
-        (["--duration", "3"], "--duration says what clients ask: add --clients"),
-        (["--max-queries", "3"], "--max-queries says what clients ask: add --clients"),
-        (["--query-order", "same"], "--query-order says what clients ask: add --clients"),
-        (["--distinct-queries", "3"], "--distinct-queries says what clients ask: add --clients"),
-        ([*CLIENTS, "--distinct-queries", "3", "--debug-single-query"], "leave --distinct-queries out"),
-        (["--rate", "3"], "--rate says what clients ask: add --clients"),
-        (["--slo", "p99:3ms"], "--slo says what clients ask: add --clients"),
-        (["--debug-single-query"], "--debug-single-query says what clients ask: add --clients"),
-        (["--scheduler", "host:1"], "--scheduler says what clients ask: add --clients"),
-        ([*CLIENTS, "--duration", "3", "--max-queries", "9"], "cannot both end a run: give one of them"),
-        ([*CLIENTS, "--duration", "0"], "'0' is not a number above 0"),
-        ([*CLIENTS, "--max-queries", "-1"], "'-1' is not a whole number of at least 1"),
-        ([*CLIENTS, "--rate", "5,0"], "'0' is not a number above 0"),
-        ([*CLIENTS, "--rate", "5", "--slo", "p99:3ms"], "--slo looks for the rate: leave --rate out"),
-        ([*CLIENTS, "--slo", "fast"], "'fast' is no objective: give a percentile and a time, such as"),
-        ([*CLIENTS, "--slo", "p99:50ms", "--warmup", "off"], "--slo needs warm caches: leave --warmup off"),
-        ([*CLIENTS, "--slo", "p99:50ms", "--max-queries", "9"], "give --duration instead of --max-queries"),
-        ([*CLIENTS, "--slo", "p99:200ms", "--duration", "1"],
-         "in 1 s, --slo p99:200ms would be kept by rates that are too high: give a --duration of 4.05 s"),
-        ([*CLIENTS, "--query-order", "zipf:x"], "'zipf:x' is no order of queries: give same, shuffled"),
-        ([*CLIENTS, "--query-order", "same", "--debug-single-query"], "leave --query-order out"),
-        (["--warmup", "on"], "'on' is no warm-up: give auto, off, or a number of queries"),
-        (["--warmup", "5", "--batch"], "--warmup and --target-recall cannot be had with --batch"),
-        (["--target-recall", "0.9", "--batch"], "--warmup and --target-recall cannot be had with --batch"),
-        (["--target-recall", "0.9", "--build-only"], "--build-only measures nothing: leave --target-recall"),
-        ([*CLIENTS, "--build-only"], "--build-only measures nothing: leave --clients out"),
-        (["--target-recall", "95"], "'95' must be a recall: give a number above 0 and up to 1"),
-        (["--target-recall", "0"], "'0' must be a recall"),
-    ],
-)  # fmt: skip
-def test_options_that_make_no_sense_are_one_line(options: list[str], message: str, capsys: Any):
-    with pytest.raises(SystemExit) as ended:
-        run_command(lambda: main(["--local", "--dataset", "none-such", *options]))
-    assert ended.value.code
-    out, err = capsys.readouterr()
-    assert not out
-    line = err.splitlines()[-1]
-    assert re.match(r"(run\.py: )?error: ", line)
-    assert message in line
-    assert len(err.splitlines()) == 1 or err.startswith("usage: ")  # argparse's own way
 
 
 def test_a_rate_that_is_5_percent_too_high_does_not_keep_an_objective_for_so_long():

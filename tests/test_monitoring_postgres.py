@@ -30,8 +30,6 @@ from ann_benchmarks.monitoring.monitor import Recording, Sample, Stretch
 from ann_benchmarks.monitoring.stored import monitored
 from ann_benchmarks.plotting.dashboard import choose_panels, draw_dashboard, split_parts
 from ann_benchmarks.results.file import read_result
-from ann_benchmarks.run.options import requested_execution
-from run import make_parser
 
 from .conftest import ROOT
 from .programs import until
@@ -276,12 +274,6 @@ def test_it_can_be_left_out(run_plain, monkeypatch):
         assert "monitoring_cpu_seconds" not in file.attrs
     with pytest.raises(UserError, match=r"nothing was sampled for .*hdf5: measure it with run.py --force"):
         plot(monkeypatch, "--monitoring", str(path))
-
-
-@pytest.mark.parametrize("options", [[], ["--no-monitoring"]])
-def test_the_command_line_decides(options):
-    args = make_parser().parse_args(["--local", *options])
-    assert requested_execution(args).monitoring == (not options)
 
 
 def test_a_picture_of_an_hour_and_of_a_container(tmp_path):

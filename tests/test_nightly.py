@@ -12,13 +12,13 @@ import pytest
 import yaml
 
 import compare
-import run
 from ann_benchmarks.algorithms.postgres import releases
 from ann_benchmarks.algorithms.postgres.builds import build_of
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.installing.main import parse_arguments
+from ann_benchmarks.run.request import read_request
 
 from .programs import ROOT, run_program, temporary_folder
 from .test_docs import options_of
@@ -74,7 +74,7 @@ def brief(words: list[str]) -> list[str]:
 
 PARSERS = {
     "install.py": parse_arguments,
-    "run.py": run.make_parser().parse_args,
+    "run.py": read_request,
     "compare.py": compare.argument_parser().parse_args,
 }
 

@@ -30,7 +30,6 @@ from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.comparable import comparable, comparisons
 from ann_benchmarks.results.runs import load_runs
-from ann_benchmarks.run.options import check_options, make_parser, requested_execution, requested_procedures
 from ann_benchmarks.views.chosen import of_one_load
 
 from .filtered_rows import DIMENSION, QUERIES, TRAIN, K, attributes, one
@@ -230,27 +229,6 @@ def test_series_with_another_payload_are_kept_apart():
     assert of_one_load([ids, ids, text]).runs == [ids, ids]
     (alone,) = comparisons([text], 0.9)
     assert alone.where == ", with the payload text"
-
-
-def requested(*words):
-    args = make_parser().parse_args(["--local", *words])
-    check_options(args, False)
-    return args
-
-
-def test_options():
-    for words, payload in (((), ""), (("--payload", "ids"), ""), (("--payload", "text"), "text")):
-        args = requested(*words)
-        assert [one.payload for one in requested_procedures(args)] == [payload]
-        assert requested_execution(args).payload == payload
-    clients = ("--payload", "vector", "--clients", "2")
-    for words, message in (
-        (("--payload", "text", "--filter", "uniform:0.1", "--post-filter", "4"), "with --post-filter"),
-        (("--payload", "text", "--workload", "inserts"), "cannot be had with --workload"),
-        ((*clients, "--scheduler", "tcp://127.0.0.1:1"), "cannot be had with --scheduler"),
-    ):
-        with pytest.raises(UserError, match=message):
-            requested(*words)
 
 
 def test_a_plugin_without_a_payload_is_refused():

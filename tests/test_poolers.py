@@ -30,7 +30,7 @@ from ann_benchmarks.algorithms.postgres.topology.pooled import pooler_cpu
 from ann_benchmarks.algorithms.postgres.topology.pooled_session import TransactionConnection
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.selection import with_servers
-from ann_benchmarks.definitions.servers import ONE_SERVER, POOLERS, Pooled, every_pooled
+from ann_benchmarks.definitions.servers import POOLERS, Pooled, every_pooled
 from ann_benchmarks.fields.series import Series, series_from
 from ann_benchmarks.jobs.events import PointDone
 from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
@@ -42,8 +42,6 @@ from ann_benchmarks.results.comparable import comparable
 from ann_benchmarks.results.environment import environment_of
 from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.results.warnings import remarks
-from ann_benchmarks.run.options import check_options, make_parser
-from ann_benchmarks.run.server_options import requested_servers
 
 from .report_data import make_run
 from .test_shards import HNSW, QUERIES, TRAIN, K, by_clients, hnsw, killed
@@ -387,49 +385,6 @@ def test_poolers_are_contenders_with_names_of_their_own():
         comparable([plain, through_one]) == [plain, through_one]
         and plain.series.family != through_one.series.family
     )
-
-
-def requested(*words, is_simulated=False, local=("--local",)):
-    args = make_parser().parse_args([*local, *words])
-    check_options(args, is_simulated)
-    return args
-
-
-def test_options():
-    assert requested_servers(requested()) == requested_servers(requested("--pooler", "none")) == [ONE_SERVER]
-    args = requested("--pooler", f"none,{SESSION},{TRANSACTION}", "--pool-size", "2,8")
-    assert requested_servers(args) == [
-        *(ONE_SERVER, Pooled(SESSION), Pooled(TRANSACTION, 2), Pooled(TRANSACTION, 8))
-    ]
-    one = ("--pooler", SESSION)
-    for words, message in (
-        (("--pool-size", "2"), "is of the connections that clients share: add --pooler"),
-        ((*one, "--pool-size", "2"), "in session mode each client has a server connection"),
-        ((*one, "--shards", "2"), "--pooler cannot be had with --shards: leave one of them out"),
-        ((*one, "--workload", "inserts"), "--pooler cannot be had with --workload"),
-        ((*one, "--filter", "uniform:0.1"), "--pooler cannot be had with --filter"),
-        ((*one, "--clients", "2", "--scheduler", "tcp://127.0.0.1:1"), "with --scheduler"),
-    ):
-        with pytest.raises(UserError, match=message):
-            requested(*words)
-    assert requested_servers(requested(*one, is_simulated=True)) == [Pooled(SESSION)]
-    with pytest.raises(UserError, match="--pooler starts servers or programs on this machine: add --local"):
-        requested(*one, local=())
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--pooler", "pgbouncer"), "did you mean 'pgbouncer:session'"),
-        (("--pooler", "pgpool"), "there is no pooler 'pgpool'"),
-        (("--pool-size", "0"), "not a whole number of at least 1"),
-        (("--pool-size", "401"), "from 1 to 400"),
-    ],
-)
-def test_options_that_mean_nothing(words, message, capsys):
-    with pytest.raises(SystemExit):
-        make_parser().parse_args(["--local", *words])
-    assert message in capsys.readouterr().err
 
 
 def test_a_plugin_without_a_server_is_refused():

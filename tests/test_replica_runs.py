@@ -13,7 +13,7 @@ from ann_benchmarks.algorithms.postgres.topology.watch import SeveralWatch
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.definitions.selection import with_servers
-from ann_benchmarks.definitions.servers import ONE_SERVER, Replicas, every_replicas
+from ann_benchmarks.definitions.servers import Replicas, every_replicas
 from ann_benchmarks.fields.series import Series, series_from
 from ann_benchmarks.jobs.events import PhaseDone, PointDone
 from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
@@ -28,8 +28,6 @@ from ann_benchmarks.reporting.workloads import write_statements, write_table
 from ann_benchmarks.results.comparable import comparable
 from ann_benchmarks.results.records import iter_record_paths, read_record
 from ann_benchmarks.results.runs import load_runs
-from ann_benchmarks.run.options import check_options, make_parser
-from ann_benchmarks.run.server_options import requested_servers
 
 from .conftest import make_dataset
 from .report_data import make_run, make_writes
@@ -148,47 +146,6 @@ def test_replicas_are_contenders_with_names_of_their_own():
     whole, copied = make_run("hnsw"), make_run("hnsw")
     copied = replace(copied, series=copied.series.replaced(replicas=2))
     assert comparable([whole, copied]) == [whole, copied] and whole.series.family != copied.series.family
-
-
-def requested(*words, local=("--local",)):
-    args = make_parser().parse_args([*local, *words])
-    check_options(args, is_simulated=False)
-    return args
-
-
-def test_options():
-    clients = ("--clients", "4,8")
-    assert (
-        requested_servers(requested()) == requested_servers(requested("--replicas", "none")) == [ONE_SERVER]
-    )
-    found = requested_servers(requested("--replicas", "none,0,1,2", *clients))
-    assert found == [Replicas(0), Replicas(1), Replicas(2)]
-    two = ("--replicas", "2", *clients)
-    for words, message in (
-        (("--replicas", "2"), "--replicas needs clients for several servers: add --clients 16"),
-        (
-            ("--replicas", "2", "--clients", "1,4"),
-            "needs a client for each: 1 client cannot",
-        ),
-        ((*two, "--shards", "2"), "--replicas cannot be had with --shards"),
-        ((*two, "--pooler", "none,pgbouncer:session"), "--replicas cannot be had with --pooler: leave"),
-        (("--replicas", "2", "--build-only"), "--replicas cannot be had with --build-only"),
-        (("--replicas", "2", "--workload", "inserts"), "with --workload inserts: nobody queries"),
-        ((*two, "--scheduler", "tcp://127.0.0.1:1"), "--replicas cannot be had with --scheduler"),
-    ):
-        with pytest.raises(UserError, match=message):
-            requested(*words)
-    with pytest.raises(UserError, match="--replicas starts servers or programs on this machine: add --local"):
-        requested(*two, local=())
-
-
-@pytest.mark.parametrize(
-    ("word", "message"), [("x", "not a whole number of at least 1"), ("17", "from 1 to 16")]
-)
-def test_numbers_that_mean_nothing(word, message, capsys):
-    with pytest.raises(SystemExit):
-        make_parser().parse_args(["--local", "--replicas", word])
-    assert message in capsys.readouterr().err
 
 
 def test_a_plugin_without_a_server_is_refused():

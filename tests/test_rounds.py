@@ -27,8 +27,9 @@ from ann_benchmarks.results.contest import FEWEST_ROUNDS
 from ann_benchmarks.results.file import iter_result_paths, read_attributes, read_result
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.run.conclusions import conclusions
+from ann_benchmarks.run.request import read_request
 from ann_benchmarks.run.rounds import clients_of, in_turn
-from run import every_job, make_parser
+from run import every_job
 
 from .conftest import make_dataset
 
@@ -261,7 +262,7 @@ def test_what_rounds_have_shown_is_no_more_than_they_have(workspace, options, le
 
 def test_a_throughput_that_was_given_shows_nothing(workspace) -> None:
     words = "--local --dataset tiny --algorithm pgvector_hnsw --target-recall 0.9 --rounds 4 --clients 1"
-    (job, *_) = every_job(make_parser().parse_args([*words.split(), "--rate", "50"]))
+    (job, *_) = every_job(read_request([*words.split(), "--rate", "50"]))
     path = job.path(job.points[0])
     done = PointDone("a", path, 0.9, Interval(0.9, 0.9), 4, 50.0, None, None, None, None, 1.0)
     assert list(conclusions([job], [done])) == []  # no file was read
@@ -406,7 +407,7 @@ def test_each_turn_uses_the_index_of_its_own(tmp_path, monkeypatch, plugin_serve
     words = (
         "--local --dataset tiny --algorithm pgvector_hnsw --target-recall 0.9 --clients 1,2 --duration 0.1"
     )
-    args = make_parser().parse_args([*words.split(), "--rounds", "2", "--max-n-algorithms", "2"])
+    args = read_request([*words.split(), "--rounds", "2", "--max-n-algorithms", "2"])
     every = list(every_job(args))
     chosen = {str(job.definition) for job in every[:4]}
     jobs = [job for job in every if str(job.definition) in chosen][:4]

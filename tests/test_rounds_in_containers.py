@@ -19,7 +19,8 @@ from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.run.containers.containers import Results
 from ann_benchmarks.run.containers.wire import Died, MessageReader, RunRequest, write_request
-from run import make_parser, run
+from ann_benchmarks.run.request import read_request
+from run import run
 from tiers import sweep
 from tiers.tier import SimulatedServer, Tier
 
@@ -133,7 +134,7 @@ def test_tiers_in_containers_are_measured_in_turn_if_they_fit_together(
         "--algorithm",
         *algorithms,
     ]
-    assert run(make_parser().parse_args(words)) == 0
+    assert run(read_request(words)) == 0
     assert all((job.procedure.rounds is None) == bool(obstacle) for plan in plans for job in plan.jobs)
     said = capsys.readouterr().err
     assert (obstacle in said and "not in rounds" in said) if obstacle else "rounds" not in said

@@ -8,7 +8,7 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.runs import load_runs
-from ann_benchmarks.run import options
+from ann_benchmarks.run import checks
 from run import main
 
 from .conftest import make_dataset
@@ -154,7 +154,7 @@ def test_what_takes_too_long_is_ended(workspace):
 def test_definitions_run_side_by_side(workspace, monkeypatch, capfd):
     body = ANSWER + "def fit(self, X): time.sleep(1)"
     workspace.add_plugin("nap", body, {"args": [["a", "b"]]})
-    monkeypatch.setattr(options, "usable_cores", lambda: 3)
+    monkeypatch.setattr(checks, "usable_cores", lambda: 3)
     monkeypatch.syspath_prepend(workspace.path)
     assert main(workspace.command("--parallelism", "2")[2:]) == 0
     lines = capfd.readouterr().out.splitlines()

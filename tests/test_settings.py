@@ -22,7 +22,8 @@ from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn
 from ann_benchmarks.results.environment import environment_of, with_settings_given
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.warnings import of_environments
-from run import every_job, make_parser, run
+from ann_benchmarks.run.request import read_request
+from run import every_job
 
 from .conftest import make_dataset
 from .postgres_fixtures import clustered, fitted
@@ -120,8 +121,6 @@ def test_what_runs_no_server_is_refused(workspace) -> None:
     workspace.add_plugin("a", "def query(self, q, n): return list(range(n))")
     done = workspace.run("--setting", "jit=on,off")
     assert done.returncode == 1 and "has no server's settings: leave --setting out" in done.stderr
-    with pytest.raises(UserError, match="--setting excludes --tiers"):
-        run(make_parser().parse_args(["--tiers", "1:2", "--setting", "jit=on"]))
 
 
 def test_compared_settings_are_no_difference_between_servers() -> None:
@@ -158,7 +157,7 @@ def test_each_turn_has_its_settings_on_one_index(tmp_path, monkeypatch, own_serv
         "--local --dataset tiny --algorithm pgvector_hnsw --clients 2 --duration 0.1 --warmup 10 --rounds 2"
     )
     settings = ["shared_buffers=32MB,64MB", "enable_sort=on,off", "work_mem=5MB"]
-    args = make_parser().parse_args([*words.split(), "--setting", *settings])
+    args = read_request([*words.split(), "--setting", *settings])
     jobs = list(every_job(args))[:4]
     assert len({job.definition.family for job in jobs}) == 4
     contenders, starts = Contenders(), set()

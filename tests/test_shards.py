@@ -44,8 +44,6 @@ from ann_benchmarks.measure.timed import Subject, measure
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.comparable import comparable
 from ann_benchmarks.results.runs import load_runs
-from ann_benchmarks.run.options import check_options, make_parser
-from ann_benchmarks.run.server_options import requested_servers
 
 from .postgres_fixtures import SMALL, copied
 from .programs import temporary_folder
@@ -549,55 +547,6 @@ def test_shards_and_engines_are_contenders_with_names_of_their_own():
     whole, parts = make_run("hnsw"), make_run("hnsw")
     parts = replace(parts, series=series)
     assert comparable([whole, parts]) == [whole, parts] and whole.series.family != parts.series.family
-
-
-def requested(*words, local=("--local",)):
-    args = make_parser().parse_args([*local, *words])
-    check_options(args, is_simulated=False)
-    return args
-
-
-def test_options():
-    assert requested_servers(requested()) == [ONE_SERVER]
-    args = requested("--shards", "4", "--shard-engine", "client,fdw,client")
-    assert requested_servers(args) == [Shards(4, "client"), Shards(4, "fdw")]
-    assert requested_servers(requested("--shards", "none,1,1")) == [ONE_SERVER, Shards(1, "fdw")]
-    routed = ("--shard-engine", "routed", "--shard-probes")
-    probed = requested_servers(requested("--shards", "2,4", *routed, "1,4"))
-    assert [(one.count, one.probes) for one in probed] == [(2, 1), (4, 1), (4, 4)]
-    assert requested_servers(requested("--shards", "2", *routed[:2])) == [Shards(2, ROUTED, probes=1)]
-    four, filters = ("--shards", "4"), ("--filter", "uniform:0.1")
-    assert requested_servers(requested(*four, *filters, "--post-filter", "3")) == [Shards(4, "fdw")]
-    for words, message in (
-        (("--shard-engine", "fdw"), "says what asks the shards: add --shards"),
-        (("--shards", "none", "--shard-engine", "fdw"), "says what asks the shards: add --shards"),
-        (("--shard-probes", "2"), "says how many shards a query asks: add --shards"),
-        ((*four, "--shard-probes", "2"), "--shard-probes is of the engine routed: add --shard-engine routed"),
-        ((*four, *routed, "2,5"), "--shard-probes 5: a query cannot ask more than 4 shards"),
-        (("--shards", "2,8", *routed, "4"), "--shard-probes 4: a query cannot ask as many of 2 shards"),
-        ((*four, "--workload", "inserts"), "--shards cannot be had with --workload: a table"),
-        ((*four, *filters), "--shards cannot be had with --filter: rows are dealt"),
-        ((*four, "--payload", "text"), "--shards cannot be had with --payload: answers"),
-        ((*four, "--clients", "2", "--scheduler", "tcp://127.0.0.1:1"), "with --scheduler"),
-    ):
-        with pytest.raises(UserError, match=message):
-            requested(*words)
-    with pytest.raises(UserError, match="--shards starts servers or programs on this machine: add --local"):
-        requested(*four, local=())
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--shards", "0"), "not a whole number of at least 1"),
-        (("--shards", "1001"), "from 1 to 1,000"),
-        (("--shard-engine", "fwd"), "did you mean 'fdw'"),
-    ],
-)
-def test_options_that_mean_nothing(words, message, capsys):
-    with pytest.raises(SystemExit):
-        make_parser().parse_args(["--local", *words])
-    assert message in capsys.readouterr().err
 
 
 def test_a_plugin_without_servers_is_refused():

@@ -38,7 +38,7 @@ from tiers.sweep import SweepConsole
 from tiers.tier import Disk, MemoryWatch, SimulatedServer, Tier
 
 from . import test_load_run
-from .programs import PATIENCE, run_program, until
+from .programs import PATIENCE, until
 from .tier_holds import group_of, needs_huge_pages, needs_memory_group
 
 pytestmark = pytest.mark.thorough
@@ -229,8 +229,6 @@ def test_a_sweep_that_is_ended_gives_all_back(folder: Path, number: int):
     [
         (["--tiers", "8:2"], "--tiers: '8:2': shared_buffers must be smaller than RAM"),
         (["--tiers", "1:90000"], "leave out 1GB:90000GB, or use mini"),
-        (["--tiers", "1:all", "--build-only"], "--build-only measures nothing: leave --tiers out"),
-        (["--tiers", "1:all", "--parallelism", "2"], "leave --parallelism at 1"),
         (
             ["--tiers", "1:all", "--restart-command", "true"],
             "--restart-command is for a server that is not ours",
@@ -248,19 +246,6 @@ def test_shared_buffers_of_the_users_and_of_a_tier_exclude_each_other(folder: Pa
     given = {"ANN_BENCHMARKS_PG_SETTINGS": "shared_buffers=1GB"}
     out = swept(folder, "--algorithm", "hnsw", "--tiers", "32MB:all", status=1, environment=given)
     assert "tiers set shared_buffers: take it out of ANN_BENCHMARKS_PG_SETTINGS" in out
-
-
-def test_options_of_tiers_are_nothing_without_them(folder: Path):
-    for options, said in (
-        (["--local", "--tier-method", "cgroup"], "--tier-method needs --tiers: add --tiers, or leave it out"),
-        (
-            ["--tiers", "1:all", "--tier-method", "cgroup"],
-            "--tier-method is for servers outside of containers",
-        ),
-        (["--tiers", "1:all", "--memory", "2g"], "--memory is what tiers set: leave it out"),
-    ):
-        done = run_program("run.py", "--dataset", "small", *options, cwd=folder)
-        assert done.returncode == 1 and said in done.stderr
 
 
 # Without a server

@@ -7,7 +7,6 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.fields.series import Series
 from ann_benchmarks.jobs.job import Scope, make_plan
 from ann_benchmarks.jobs.procedure import Procedure
 from ann_benchmarks.load.request import Load
@@ -24,47 +23,9 @@ from ann_benchmarks.measure.workloads.table_state import (
     TableState,
 )
 from ann_benchmarks.results.records import Record, write_record
-from ann_benchmarks.run.load_options import requested_loads
-from run import main, make_parser
 
 DEFINITION = Definition("some", "some", "Some", "none", ["euclidean"], [[1], [2], [3]], False)
 WRITES = Workload("writes", 4, 30.0, load=Load(8), rate=200.0)
-
-
-def requested(*arguments):
-    return requested_loads(make_parser().parse_args(["--local", *arguments]))
-
-
-def test_every_combination_makes_a_curve_of_its_own():
-    found = requested("--workload", "inserts", "--writers", "1,8", "--duration", "20")
-    assert [Series("x", **workload.series).label for workload in found] == ["x-inserts-w1", "x-inserts-w8"]
-    arguments = "--workload writes --clients 1,32 --write-rate 50,200 --write-mix insert:2,delete:1"
-    found = requested(*arguments.split(), "--query-order", "zipf:1", "--loaded", "0.5", "--autovacuum")
-    assert [Series("x", **workload.series).label for workload in found] == [
-        f"x-writes-c{clients}-zipf1-w4-r{rate}-mix66.67-0-33.33-l0.5-autovacuum"
-        for clients in (1, 32)
-        for rate in (50, 200)
-    ]
-    assert requested() == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        ("--writers 2", "--writers says how a workload writes: add --workload"),
-        ("--autovacuum", "add --workload"),
-        ("--workload inserts --clients 4", "--clients is of --workload writes"),
-        ("--workload writes --write-rate 5", "needs --clients"),
-        ("--workload writes --clients 5", "needs --write-rate, such as --write-rate 200"),
-        ("--workload writes --clients 5 --write-rate 5 --rate 7", "--rate cannot be had with --workload"),
-        ("--workload inserts --warmup off", "--warmup cannot be had with --workload"),
-        ("--workload inserts --loaded 1", "leaves no row to insert"),
-        ("--workload writes --clients 5 --write-rate 5 --loaded 0", "needs rows to begin with"),
-    ],
-)
-def test_options_that_cannot_go_together(workspace, arguments, reason):
-    with pytest.raises(UserError, match=reason):
-        main(["--local", "--dataset", "tiny", "--algorithm", "bruteforce-numpy", *arguments.split()])
 
 
 @pytest.mark.parametrize("text", ["insert:x", "insert:0", "upsert:5", "insert:-1,delete:2", "50,25,25"])

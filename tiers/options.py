@@ -1,12 +1,12 @@
-"""run.py's options of tiers: what they are, what cannot go together, and what they request."""
+"""What run.py's options of tiers request."""
 
-import argparse
 from collections.abc import Iterable, Sequence
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition, plugin_class
 from ann_benchmarks.definitions.servers import largest
 from ann_benchmarks.jobs.procedure import Conditions
+from ann_benchmarks.run.request import Request
 from ann_benchmarks.run.simulation import Simulation
 
 from .groups import MEMORY, find_place
@@ -20,55 +20,15 @@ from .tier import CONTAINER, CONTROL_GROUP, HUGE_PAGES, SimulatedServer, TieredS
 METHODS = (HUGE_PAGES, CONTROL_GROUP)
 
 
-def add_tier_options(parser: argparse.ArgumentParser, tiers: str | None) -> None:
-    """Add them, in a group of their own; none of them is ann-benchmarks'."""
-    add = parser.add_argument_group("tiers").add_argument
-    add(
-        "--tiers",
-        metavar="TIERS",
-        default=tiers,
-        help="measure on simulated servers: mini, short, 5m, 100m, 1b, or SB:RAM in GB, as 2:8,4:16+4cpus",
-    )
-    add(
-        "--tier-method",
-        choices=("auto", *METHODS),
-        help="how memory is held back with --local: by a control group for the server, or by reserving huge"
-        " pages of the machine (default: auto); else by the limits of the containers",
-    )
-    add(
-        "--restart-command",
-        metavar="COMMAND",
-        help="how to restart a server that is not ours, such as 'systemctl restart postgresql'",
-    )
-
-
-def check_tier_options(args: argparse.Namespace) -> None:
-    """Refuse what cannot go together with tiers, or without them."""
-
-    def first_given(*names: str) -> str:
-        return next((f"--{name.replace('_', '-')}" for name in names if getattr(args, name) is not None), "")
-
-    given, limit = first_given("tier_method", "restart_command"), first_given("memory", "cpuset")
-    problems = {
-        f"{given} needs --tiers: add --tiers, or leave it out": given and args.tiers is None,
-        "--setting excludes --tiers, which set servers up: leave one of them out": args.settings,
-        "--build-only measures nothing: leave --tiers out": args.build_only,
-        "tiers are measured one after the other: leave --parallelism at 1": args.parallelism > 1,
-        f"{given} is for servers outside of containers: add --local": given and not args.local,
-        f"{limit} is what tiers set: leave it out": limit and not args.local,
-    }
-    for number, (problem, is_so) in enumerate(problems.items()):
-        if is_so and (number == 0 or args.tiers is not None):
-            raise UserError(problem)
-
-
-def requested_simulation(args: argparse.Namespace, definitions: Sequence[Definition]) -> Simulation:
-    """Return what simulates the tiers of --tiers for the servers of these definitions."""
-    server = find_server(definitions, args.restart_command)
-    if not args.local:
-        return ContainerSweep(args.tiers, server)
+def requested_simulation(request: Request, definitions: Sequence[Definition]) -> Simulation | None:
+    """Return what simulates the tiers of --tiers for the servers of these definitions; None without it."""
+    if request.tiers is None:
+        return None
+    server = find_server(definitions, request.restart_command)
+    if not request.local:
+        return ContainerSweep(request.tiers, server)
     servers = largest(each.servers for each in definitions)
-    return Sweep(args.tiers, choose_method(args.tier_method or "auto"), server, servers)
+    return Sweep(request.tiers, choose_method(request.tier_method or "auto"), server, servers)
 
 
 def choose_method(method: str) -> str:
@@ -105,12 +65,12 @@ def find_server(definitions: Iterable[Definition], restart_command: str | None) 
     raise problem
 
 
-def possible_conditions(args: argparse.Namespace, rows: int, dimension: int) -> list[Conditions]:
+def possible_conditions(request: Request, rows: int, dimension: int) -> list[Conditions]:
     """Return every tier by every method that may have held its memory."""
-    if args.tiers is None:
+    if request.tiers is None:
         return []
-    methods = METHODS if args.local else (CONTAINER,)
-    if args.tier_method not in (None, "auto"):
-        methods = (args.tier_method,)
-    tiers = parse_tiers(args.tiers, rows, dimension)
+    methods: tuple[str, ...] = METHODS if request.local else (CONTAINER,)
+    if request.tier_method not in (None, "auto"):
+        methods = (request.tier_method,)
+    tiers = parse_tiers(request.tiers, rows, dimension)
     return [SimulatedServer(tier, method) for tier in tiers for method in methods]

@@ -13,6 +13,7 @@ from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.common.text import say, warn
 from ann_benchmarks.installing.main import main as install
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect, find_image
+from ann_benchmarks.run.request import Request
 
 from .schema import FOLDER, Experiment, Options, Step, find_experiment, read_experiment
 
@@ -36,20 +37,7 @@ def split_arguments(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[
     return parser.parse_known_args(arguments)
 
 
-def add_experiment_options(parser: argparse.ArgumentParser) -> None:
-    """Add them for the help text; split_arguments reads them."""
-    add = parser.add_argument_group("experiments").add_argument
-    add(
-        "--experiment",
-        metavar="FILE",
-        help="carry out experiments/FILE.yml, or a file of your own; other options override those in it",
-    )
-    add("--mini", action="store_true", help="with --experiment: its miniature, for a laptop")
-
-
-def carry_out(
-    words: Sequence[str], parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int]
-) -> int:
+def carry_out(words: Sequence[str], parser: argparse.ArgumentParser, run: Callable[[Request], int]) -> int:
     """Run the steps of the experiment that a command line names; its other options override theirs.
 
     Return the exit status. A failed step is reported, and the next one begins: the same command continues
@@ -62,16 +50,16 @@ def carry_out(
     is_build = Options(parser).parse(given).build_only
     if is_build:
         experiment = replace(experiment, steps=list(steps_to_build(experiment.steps)))
-    steps = [(step, arguments_of(step, parser, given)) for step in experiment.steps if not step.skip]
+    steps = [(step, step_request(step, parser, given)) for step in experiment.steps if not step.skip]
     say(f"experiment {experiment.name}: {experiment.title} ({counted(len(steps), 'step')})")
     failed = []
-    for number, (step, args) in enumerate(steps, 1):
+    for number, (step, request) in enumerate(steps, 1):
         say(f"step {number} of {len(steps)}, {step.name}: {step.title}")
         say(f"  {command_of(step, given)}")
         try:
             with settings_of(step):
-                install_what_is_needed(step, args.local)
-                status = run(args)
+                install_what_is_needed(step, request.local)
+                status = run(request)
         except NoDefinitionRuns:
             raise
         except UserError as error:
@@ -134,12 +122,10 @@ def without_options(words: Sequence[str], names: Collection[str]) -> list[str]:
     return kept
 
 
-def arguments_of(step: Step, parser: argparse.ArgumentParser, given: Sequence[str]) -> argparse.Namespace:
-    """Return the options of a step, as run.py's parser does."""
-    args = Options(parser).parse(words_of(step, given))
-    args.run_groups = step.groups
-    args.skips_unavailable = True
-    return args
+def step_request(step: Step, parser: argparse.ArgumentParser, given: Sequence[str]) -> Request:
+    """Return what a step requests, with the options that are given besides its own."""
+    request = Options(parser).parse(words_of(step, given))
+    return replace(request, run_groups=step.groups, skips_unavailable=True)
 
 
 @contextmanager

@@ -20,15 +20,16 @@ from ann_benchmarks.reporting.report import write_report
 from ann_benchmarks.results.metrics import TARGET_RECALL
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import LeftOut, Run, load_runs_of
+from ann_benchmarks.run.request import Request
 from ann_benchmarks.submission.bundle import BundleRequest
 from ann_benchmarks.submission.manifest import DIVISIONS, OPEN
 
-from .carrying_out import arguments_of, command_of, report_arguments, split_arguments
+from .carrying_out import command_of, report_arguments, split_arguments, step_request
 from .findings import StepPoint, judged
 from .schema import Options, Step, find_experiment, read_experiment
 
 LONGEST_CONTACT = 200  # characters
-JobsOf = Callable[[argparse.Namespace], Iterable[Job]]  # of options of run.py
+JobsOf = Callable[[Request], Iterable[Job]]
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def report_of(
         if step.skip:
             chapters.append(Chapter(step.title, f"Left out: {step.skip}."))
             continue
-        results = results_of(step, arguments_of(step, parser, given), jobs_of, recompute)
+        results = results_of(step, step_request(step, parser, given), jobs_of, recompute)
         points += results.points
         left_out |= results.left_out
         outcomes = [point.outcome for point in results.points]
@@ -155,10 +156,10 @@ def report_of(
     return experiment.name, report
 
 
-def results_of(step: Step, args: argparse.Namespace, jobs_of: JobsOf, recompute: bool = False) -> StepResults:
+def results_of(step: Step, request: Request, jobs_of: JobsOf, recompute: bool = False) -> StepResults:
     """Find the results of a step; if several jobs may have made a point, those with results count."""
     try:
-        jobs = list(jobs_of(args))
+        jobs = list(jobs_of(request))
     except UserError as error:
         return StepResults([], [str(error)])
     places = {path: (job, arguments) for job in jobs for path, arguments in job.paths()}

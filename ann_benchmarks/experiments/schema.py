@@ -5,7 +5,7 @@ import contextlib
 import io
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from ann_benchmarks.common.names import exists
 from ann_benchmarks.common.yaml_file import Where, YamlFile
 from ann_benchmarks.definitions.configs import check_run_group
 from ann_benchmarks.fields.rows import FIELDS
+from ann_benchmarks.run.command_line import CommandLine
+from ann_benchmarks.run.request import Request, read_request
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 KEYS = ("title", "source", "text", "steps", "findings")
@@ -96,21 +98,14 @@ class Options:
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         """Take run.py's parser."""
         self._parser = parser
-        self._defaults: dict[str, Any] = {}
-        help_text = parser.format_help()
-        for destination, value in vars(parser.parse_args([])).items():
-            name = destination.replace("_", "-")
-            for option in (name, name.removesuffix("s")):  # --setting adds to settings
-                if f"--{option}" in help_text:
-                    self._defaults[option] = value
-                    break
+        self._rows = {each.name.replace("_", "-"): each.metadata for each in fields(CommandLine)}
 
     def arguments(self, name: str, value: Any) -> list[str]:
         """Return an option as words of a command line; UserError where it, or its value, is not known.
 
         A list is given as run.py takes several values; true stands for an option without one.
         """
-        known = [option for option in self._defaults if option not in USER_OPTIONS]
+        known = [option for option in self._rows if option not in USER_OPTIONS]
         if name not in known:
             raise UserError(f"unknown option '{name}' of run.py; {closest(name, known)}")
         if value is None or value is False:
@@ -118,7 +113,7 @@ class Options:
         words = [f"--{name}"]
         if isinstance(value, list) and value and not any(isinstance(part, (list, dict)) for part in value):
             texts = [str(part) for part in value]
-            words += texts if isinstance(self._defaults[name], list) else [",".join(texts)]
+            words += texts if "nargs" in self._rows[name] else [",".join(texts)]
         elif not isinstance(value, (str, int, float)):  # true is a whole number
             raise UserError(f"the option '{name}' cannot be {value!r:.40}")
         elif value is not True:
@@ -129,12 +124,12 @@ class Options:
         self.parse(words)
         return words
 
-    def parse(self, words: Sequence[str]) -> argparse.Namespace:
+    def parse(self, words: Sequence[str]) -> Request:
         """Read a command line; UserError instead of an exit."""
         messages = io.StringIO()
         try:
             with contextlib.redirect_stderr(messages):
-                return self._parser.parse_args(words)
+                return read_request(words, self._parser)
         except SystemExit:
             raise UserError(messages.getvalue().rpartition("error: ")[2]) from None
 

@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby, islice
 from operator import attrgetter
@@ -16,14 +16,14 @@ from typing import Any
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.common.text import say, warn
-from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Definition
+from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Failure, Finished
 from ann_benchmarks.jobs.job import Job
 
 from .console import Console, what_is_to_do
 from .containers.containers import Containers
-from .containers.sandbox import Wishes
 from .outcomes import JobOutcome, Observer, note_failure, noted
+from .request import Request
 from .rounds import Conductor
 from .simulation import Simulation
 from .whereabouts import WorkersHere
@@ -34,31 +34,18 @@ from .worker import AT_ONCE, POLL_SECONDS, PluginCheck, Worker, ask
 class Workplace:
     """Where and under whose eyes jobs run: processes of this machine, or containers."""
 
-    engine: Any = None  # a Docker client; None: processes of this machine
-    wishes: Wishes = field(default_factory=Wishes)
-    files: Sequence[Path] = ()  # of the dataset, for containers
-    definitions: Path = DEFINITIONS_FOLDER
-    parallelism: int = 1
-    timeout: float | None = None  # s a definition
-    simulation: Simulation | None = None
-    here: WorkersHere = field(default_factory=WorkersHere)  # processes that are there already
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Which of the planned definitions are run."""
-
-    is_named: bool = False  # algorithms were named: one that is not available is an error
-    most: int = -1  # definitions, -1 for all
-    most_of_each: bool = False  # algorithm
+    engine: Any  # a Docker client; None: processes of this machine
+    files: Sequence[Path]  # of the dataset, for containers
+    simulation: Simulation | None
+    here: WorkersHere  # processes that are there already
 
 
 class Executor:
     """Runs jobs at a workplace."""
 
-    def __init__(self, workplace: Workplace, limits: Limits) -> None:
+    def __init__(self, request: Request, workplace: Workplace) -> None:
         """Nothing is started yet."""
-        self._workplace, self._limits = workplace, limits
+        self._request, self._workplace, self.simulation = request, workplace, workplace.simulation
 
     def run(
         self,
@@ -68,24 +55,27 @@ class Executor:
         observer: Callable[[Sequence[Job]], Observer] = lambda jobs: Console(),
     ) -> list[JobOutcome]:
         """Run jobs; `finished` points were done before; `start` begins a worker in its own way."""
-        place, limits = self._workplace, self._limits
+        request, place = self._request, self._workplace
+        # Algorithms were named: one that is not available is an error.
+        is_named = bool(request.algorithm) and not request.skips_unavailable
         with ExitStack() as stack:
             containers: Containers | None = None
             if place.engine is not None:
-                containers = stack.enter_context(Containers(place.engine, place.wishes, place.parallelism,
-                    place.definitions, place.files, place.simulation))  # fmt: skip
-                start = containers.start
+                containers = Containers(place.engine, request, place.files, place.simulation)
+                start = stack.enter_context(containers).start
             if start is not None:
                 place.here.close()  # jobs have others
-            pool = WorkerPool(place.parallelism, place.timeout, start=start or place.here.start)
+            pool = WorkerPool(request.parallelism, request.time_limit, start=start or place.here.start)
             stack.enter_context(pool)
-            has_filters = any(job.execution.filters for job in jobs)
-            has_payload = any(job.execution.payload for job in jobs)
-            of_pool = partial(pool.check, takes_filters=has_filters, has_payload=has_payload)
-            check = of_pool if containers is None else containers.check
-            jobs, failed = available_jobs(jobs, check, limits.is_named)
-            if limits.most >= 0:
-                jobs = first_definitions(jobs, limits.most, limits.most_of_each)
+            check: Callable[[Definition], Failure | None]
+            if containers is None:
+                needs = (bool(request.answered_filters), bool(request.columns))
+                check = partial(pool.check, takes_filters=needs[0], has_payload=needs[1])
+            else:
+                check = containers.check
+            jobs, failed = available_jobs(jobs, check, is_named)
+            if request.max_n_algorithms >= 0:
+                jobs = first_definitions(jobs, request.max_n_algorithms, len(request.algorithm) > 1)
             if not jobs and not failed:
                 raise UserError("nothing to run: no algorithm is available here; see the lines above")
             if were_in_turn(jobs):
@@ -107,7 +97,7 @@ class Executor:
                 return failed + pool.run(jobs, shown)
             # Contenders share a process and its server, or a container.
             home = attrgetter("definition.version" if containers is None else "definition.docker_tag")
-            conductor = Conductor(start or pool.take, home, place.timeout, rounds, shown)
+            conductor = Conductor(start or pool.take, home, request.time_limit, rounds, shown)
             return failed + conductor.run(jobs)
 
 

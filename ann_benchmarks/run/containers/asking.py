@@ -11,13 +11,13 @@ from typing import Any
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Definition
 from ann_benchmarks.jobs.events import Failure, Located
 
+from ..request import Request
 from ..whereabouts import SECONDS, Locate
 from ..worker import LocationRequest
 from .engine import find_image, remove_all
 from .sandbox import (
     ContainerAccount,
     Sandbox,
-    Wishes,
     cpus_of_each,
     memory_of_each,
     placement_facts,
@@ -33,22 +33,21 @@ def check_image(
     client: Any, image: str, definition: Definition, definitions: Path = DEFINITIONS_FOLDER
 ) -> Checked:
     """Import the plug-in in a container of an image, without network and GPUs; return its versions."""
-    answer, _ = _ask(client, image, CheckRequest(definition), Wishes(), 1, definitions, _CHECK_SECONDS)
+    request = Request(definitions=definitions)
+    answer, _ = _ask(client, image, CheckRequest(definition), request, _CHECK_SECONDS)
     return Checked(problem=answer.text) if isinstance(answer, Failure) else answer
 
 
-def container_locator(client: Any, wishes: Wishes, parallelism: int, definitions: Path) -> Locate:
+def container_locator(client: Any, request: Request) -> Locate:
     """Return what has a plug-in report, in a container like those of its jobs, where it would measure."""
 
     def locate(definition: Definition) -> Located | Failure:
-        request = LocationRequest(definition)
-        answer, facts = _ask(
-            client, definition.docker_tag, request, wishes, parallelism, definitions, SECONDS
-        )
+        question = LocationRequest(definition)
+        answer, facts = _ask(client, definition.docker_tag, question, request, SECONDS)
         if not isinstance(answer, Located):
             return answer if isinstance(answer, Failure) else Failure("no answer")
         facts = {**answer.facts, **facts}
-        shares = cpus_of_each(wishes.cpus, parallelism, client.info().get("NCPU"))
+        shares = cpus_of_each(request.cpuset, request.parallelism, client.info().get("NCPU"))
         if len({len(share) for share in shares}) > 1:
             del facts["cores"]  # it depends on which of them a job gets
         return Located(facts)
@@ -57,7 +56,7 @@ def container_locator(client: Any, wishes: Wishes, parallelism: int, definitions
 
 
 def _ask(
-    client: Any, name: str, request: Any, wishes: Wishes, containers: int, definitions: Path, seconds: float
+    client: Any, name: str, question: Any, request: Request, seconds: float
 ) -> tuple[Any, dict[str, Any]]:
     """Return the answer, or a Failure, of a container like those of jobs, and what is known of its place."""
     image = find_image(client, name)
@@ -68,13 +67,13 @@ def _ask(
         replace(image, needs_gpus=False),  # nothing is computed, and a machine that builds may have none
         ContainerAccount.for_image(image, client),
         owner,
-        memory_of_each(wishes.memory, containers, engine.get("MemTotal")),
-        cpus_of_each(wishes.cpus, containers, engine.get("NCPU"))[0],
-        project_files(definitions),
+        memory_of_each(request.memory, request.parallelism, engine.get("MemTotal")),
+        cpus_of_each(request.cpuset, request.parallelism, engine.get("NCPU"))[0],
+        project_files(request.definitions),
         environment={name: os.environ[name] for name in image.environment if name in os.environ},
     )
     try:
-        return answer_to(client, sandbox, request, seconds), placement_facts(image, wishes)
+        return answer_to(client, sandbox, question, seconds), placement_facts(image, request.memory)
     finally:
         remove_all(client, owner)
 

@@ -24,13 +24,13 @@ from ann_benchmarks.jobs.job import Job, JobRequest
 from ann_benchmarks.measure.rounds import Enter, Keep, RoundsRequest, is_of_others
 
 from ..outcomes import log_path
+from ..request import Request
 from ..simulation import Simulation, Terms
 from ..worker import NoWorker
 from .engine import Image, find_image, remove_all, start_guard
 from .sandbox import (
     ContainerAccount,
     Sandbox,
-    Wishes,
     argument_files,
     cpus_of_each,
     dataset_files,
@@ -150,23 +150,22 @@ class Containers:
     def __init__(
         self,
         client: Any,
-        wishes: Wishes,
-        parallelism: int,
-        definitions: Path,
+        request: Request,
         files: Sequence[Path],
-        simulation: Simulation | None = None,
+        simulation: Simulation | None,
     ) -> None:
-        """Take the folder of the plug-ins and the files of the dataset; nothing is started yet."""
-        self._client, self._wishes, self._files = client, wishes, files
+        """Take what is requested and the files of the dataset; nothing is started yet."""
+        self._client, self._request, self._files = client, request, files
+        self._storage = request.storage or Path("storage")
         self._simulation = simulation
         # The package that the conditions of jobs are from, which a container is given pickled.
         packages = [] if simulation is None else [type(simulation).__module__.partition(".")[0]]
-        self._project = project_files(definitions, packages)
+        self._project = project_files(request.definitions, packages)
         engine = client.info()
         self._engine_memory = engine.get("MemTotal")
-        self._memory = memory_of_each(wishes.memory, parallelism, self._engine_memory)
-        self._free_cpus = dict(enumerate(cpus_of_each(wishes.cpus, parallelism, engine.get("NCPU"))))
-        self._is_alone = parallelism == 1
+        self._memory = memory_of_each(request.memory, request.parallelism, self._engine_memory)
+        shares = cpus_of_each(request.cpuset, request.parallelism, engine.get("NCPU"))
+        self._free_cpus = dict(enumerate(shares))
         self._is_in_turn = False
         self._argument_files: dict[str, list[Path]] = {}  # by the image of the definitions that name them
         self._owner = uuid.uuid4().hex
@@ -224,10 +223,10 @@ class Containers:
         self._is_in_turn = any(job.procedure.rounds for job in jobs)
         if self._is_in_turn:
             images = len(self._argument_files)
-            self._memory = memory_of_each(self._wishes.memory, images, self._engine_memory)
+            self._memory = memory_of_each(self._request.memory, images, self._engine_memory)
         for name in self._argument_files:
             account = self._accounts[name] = ContainerAccount.for_image(self._images[name], self._client)
-            folder = storage_folder(self._wishes.storage, name, account)
+            folder = storage_folder(self._storage, name, account)
             self._locks.append(locked_file(folder.with_name(f".{folder.name}.lock"), _OTHER_STORAGE))
         self._begin_guard()
         taken = {name for image in self._images.values() if image for name in image.environment}
@@ -248,7 +247,7 @@ class Containers:
         account = self._accounts[name]
         number = min(self._free_cpus)
         # Those that run at the same time cannot have one server's folder; each number has its own.
-        storage = storage_folder(self._wishes.storage, name, account, number)
+        storage = storage_folder(self._storage, name, account, number)
         if self._guard.poll() is not None:
             self._begin_guard()
         terms = None if self._simulation is None else self._simulation.terms(job)
@@ -270,9 +269,9 @@ class Containers:
             environment | dict(terms.environment if terms else {}),
             options,
         )
-        facts = {**placement_facts(image, self._wishes), "container_memory_bytes": self._memory}
+        facts = {**placement_facts(image, self._request.memory), "container_memory_bytes": self._memory}
         log = Log(log_path(job), job.execution.show_progress)
-        terminal = terminal_size() if self._is_alone else None
+        terminal = terminal_size() if self._request.parallelism == 1 else None
         request = RunRequest(JobRequest(job, facts), sandbox.memory, terminal)
 
         kind = TurnsSlot if self._is_in_turn else Slot

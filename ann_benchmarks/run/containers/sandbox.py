@@ -1,9 +1,7 @@
 """What a container gets and may do: CPUs, memory and folders, and next to nothing beyond them."""
 
-import argparse
 import io
 import os
-import re
 import sys
 import tarfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.common.numbers import size_text
 
@@ -24,17 +22,7 @@ USER_ID = 10001  # inside, where run.py is root's
 MOST_PROCESSES = 4096
 # For images that need root: to start services, which give up what they do not need.
 ROOT_CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"]
-_MOST_CPUS = 1 << 13  # Linux has at most so many
 LEAST_MEMORY = 6 * 2**20  # Docker allows no less
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What the user requests for all containers."""
-
-    memory: int | None = None  # bytes of each; None: what is free, in equal shares
-    cpus: list[int] | None = None  # None: all
-    storage: Path = Path("storage")
 
 
 @dataclass(frozen=True)
@@ -138,9 +126,9 @@ class Sandbox:
             container.put_archive("/etc", content.getvalue())
 
 
-def placement_facts(image: Image | None, wishes: Wishes) -> dict[str, Any]:
-    """Return what is stored of an image and of the wishes; 0 for the memory where none was requested."""
-    return {**(image.facts if image else {}), "container_memory_requested": wishes.memory or 0}
+def placement_facts(image: Image | None, memory: int | None) -> dict[str, Any]:
+    """Return what is stored of an image and of the memory that was requested; 0 where none was."""
+    return {**(image.facts if image else {}), "container_memory_requested": memory or 0}
 
 
 def project_files(definitions: Path, packages: Sequence[str] = ()) -> dict[Path, str]:
@@ -209,17 +197,6 @@ def _only_file(archive: bytes) -> bytes:
         return file.read()
 
 
-def cpu_list(text: str) -> list[int]:
-    """Read CPUs as Docker and the kernel write them, such as 0-3,6; for argparse."""
-    cpus: set[int] = set()
-    for part in text.split(","):
-        match = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", part.strip())
-        if match is None or not int(match[1]) <= int(match[2] or match[1]) < _MOST_CPUS:
-            raise argparse.ArgumentTypeError(f"'{shown(text)}' names no CPUs: give such as 0-3,6")
-        cpus.update(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return sorted(cpus)
-
-
 def memory_of_each(requested: int | None, containers: int, engine_memory: int | None = None) -> int:
     """Return the bytes for each container: as requested, else its share of what is free now.
 
@@ -239,16 +216,16 @@ def memory_of_each(requested: int | None, containers: int, engine_memory: int | 
 
 
 def cpus_of_each(
-    requested: list[int] | None, containers: int, engine_cpus: int | None = None
-) -> list[list[int]]:
-    """Share out the CPUs, those requested or all, among containers.
+    requested: Sequence[int], containers: int, engine_cpus: int | None = None
+) -> list[Sequence[int]]:
+    """Share out the CPUs, those requested or else all, among containers.
 
     `engine_cpus` is how many the engine has: elsewhere than on Linux, it runs in a virtual machine.
     """
     usable = [*range(engine_cpus or usable_cores())]
     if sys.platform == "linux":
         usable = sorted(os.sched_getaffinity(0))
-    missing = [cpu for cpu in requested or [] if cpu not in usable]
+    missing = [cpu for cpu in requested if cpu not in usable]
     if missing:
         raise UserError(f"--cpuset names CPU {missing[0]}; this machine has {write_cpus(usable)}")
     cpus = requested or usable

@@ -1,0 +1,223 @@
+"""Which options of run.py exclude or need each other, as rows, and the numbers that they may have.
+
+A row names an option, "--clients", or a value of it, "--workload inserts".
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from itertools import chain
+from typing import NamedTuple
+
+from ann_benchmarks.common.cli import option_name
+from ann_benchmarks.common.dask_cluster import check_scheduler
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.host import most_processes, usable_cores
+from ann_benchmarks.common.numbers import counted
+from ann_benchmarks.definitions.selection import named_algorithms
+from ann_benchmarks.definitions.servers import ROUTED, Pooled
+from ann_benchmarks.load.request import OPEN_SECONDS
+from ann_benchmarks.load.workload import Mix
+
+from .command_line import NONE, CommandLine
+from .request import Request
+
+MOST_QUERIES = 100_000_000  # of one run, whose times are all kept in memory
+ELSEWHERE = "clients on other machines do not reach servers of this one"
+PARTS_OF_LOAD = ("--max-queries", "--duration", "--query-order", "--distinct-queries", "--rate", "--slo",
+                 "--debug-single-query", "--scheduler")  # fmt: skip
+PARTS_OF_WORKLOAD = ("--writers", "--write-rate", "--write-mix", "--loaded", "--autovacuum")
+ROUNDS = ("--rounds", "--until", "--budget")
+SERVERS = ("--shards", "--pooler", "--replicas")
+
+
+class Exclusion(NamedTuple):
+    """Any of some options cannot be combined with any of the others, but beside the one of `unless`."""
+
+    options: Sequence[str]
+    others: Sequence[str]
+    why: str
+    unless: str = ""
+
+
+class Need(NamedTuple):
+    """Any of some options needs another one, `unless` there is a further one."""
+
+    options: Sequence[str]
+    needed: str
+    why: str
+    example: str = ""  # of a value for what is needed
+    unless: str = ""
+
+
+EXCLUSIONS = (
+    Exclusion(["--memory", "--cpuset", "--storage"], ["--local"], "it is of containers"),
+    Exclusion(["--setting"], ["--tiers"], "tiers set servers up"),
+    Exclusion(["--memory", "--cpuset"], ["--tiers"], "tiers set it"),
+    Exclusion(["--tiers"], ["--parallelism"], "tiers are measured one after the other"),
+    Exclusion(["--tiers", "--target-recall", "--clients"], ["--build-only"], "nothing is measured"),
+    Exclusion(["--batch"], ["--parallelism"], "a batch needs all cores", "--build-only"),
+    Exclusion(["--filter"], ["--workload"], "rows that are written have no attributes"),
+    Exclusion(["--post-filter"], ["--batch"], "one query at a time is filtered"),
+    Exclusion(["--payload"], ["--workload", "--post-filter", "--scheduler"], "those return ids alone"),
+    Exclusion(["--pooler", "--replicas"], ["--shards"], "one kind of servers is measured"),
+    Exclusion(["--replicas"], ["--pooler"], "one kind of servers is measured"),
+    Exclusion(["--shards"], ["--workload"], "a table that is written to is on one server"),
+    Exclusion(
+        ["--shards"],
+        ["--filter"],
+        "rows are dealt to shards without attributes; --post-filter needs none",
+        "--post-filter",
+    ),
+    Exclusion(["--shards"], ["--payload"], "answers of shards are merged by their ids alone"),
+    Exclusion(["--pooler"], ["--workload"], "writers set what the connections of a pool do not keep"),
+    Exclusion(
+        ["--pooler"],
+        ["--filter"],
+        "their plans are compared in sessions of the server; --post-filter needs none",
+        "--post-filter",
+    ),
+    Exclusion(["--replicas"], ["--workload inserts"], "nobody queries meanwhile"),
+    Exclusion(["--replicas"], ["--build-only"], "they are made for each run"),
+    Exclusion(SERVERS, ["--scheduler"], ELSEWHERE),
+    Exclusion(ROUNDS, ["--build-only", "--workload", "--slo"], "rounds measure at a given load"),
+    Exclusion(ROUNDS, ["--parallelism"], "one point is measured at a time"),
+    Exclusion(["--until"], ["--rate"], "it is of the throughput, which --rate gives"),
+    Exclusion(
+        ["--max-queries", "--rate", "--slo", "--scheduler", "--debug-single-query", "--warmup", "--batch"],
+        ["--workload"],
+        "it is of queries alone",
+    ),
+    Exclusion(["--workload"], ["--build-only"], "it builds a table of its own when it is measured"),
+    Exclusion(["--workload", "--clients"], ["--parallelism"], "it needs all cores"),
+    Exclusion(
+        ["--clients", "--write-rate", "--write-mix", "--query-order", "--distinct-queries"],
+        ["--workload inserts"],
+        "it is of --workload writes",
+    ),
+    Exclusion(["--clients", "--warmup", "--target-recall"], ["--batch"], "a batch is measured as a whole"),
+    Exclusion(["--max-queries"], ["--duration"], "each ends a run"),
+    Exclusion(["--slo"], ["--rate"], "--slo looks for the rate"),
+    Exclusion(["--slo"], ["--max-queries"], "it is kept for a time, which --duration gives"),
+    Exclusion(["--slo"], ["--warmup off"], "it is kept with warm caches"),
+    Exclusion(["--query-order", "--distinct-queries"], ["--debug-single-query"], "that asks one query alone"),
+)
+NEEDS = (
+    Need(["--tier-method", "--restart-command"], "--tiers", "is of simulated servers"),
+    Need(["--tier-method", "--restart-command"], "--local", "is for servers outside of containers"),
+    Need(["--scheduler"], "--local", "needs a server that other machines reach, which no container is"),
+    Need(["--post-filter"], "--filter", "says how filtered queries are answered"),
+    Need(["--shard-engine"], "--shards", "says what asks the shards", "N"),
+    Need(["--shard-probes"], "--shards", "says how many shards a query asks", "N"),
+    Need(["--shard-probes"], f"--shard-engine {ROUTED}", f"is of the engine {ROUTED}"),
+    Need(["--pool-size"], "--pooler", "is of the connections that clients share", "NAME"),
+    Need(SERVERS, "--local", "starts servers or programs on this machine"),
+    Need(["--replicas"], "--clients", "needs clients for several servers", "32"),
+    Need(PARTS_OF_WORKLOAD, "--workload", "says how a workload writes"),
+    Need(["--workload writes"], "--clients", "needs clients that query", "32"),
+    Need(["--workload writes"], "--write-rate", "needs a rate of writes", "200"),
+    Need(PARTS_OF_LOAD, "--clients", "says what clients ask", unless="--workload"),
+)
+
+
+def is_given(request: Request, option: str) -> bool:
+    """Whether an option is given, or one of its values; what is as without it is not."""
+    name, _, value = option.partition(" ")
+    given = getattr(request, name.removeprefix("--").replace("-", "_"))
+    if value:
+        return value in map(str, given if isinstance(given, tuple) else [given])
+    return given not in (_DEFAULTS[name], (0,), (NONE,))
+
+
+_DEFAULTS = {option_name(each.name): each.default for each in fields(CommandLine)}
+
+
+def check_request(request: Request) -> None:
+    """Refuse what cannot go together, and what is not possible here; UserError says what to do."""
+    for problem in chain(_problems_of_rows(request), _problems_of_numbers(request)):
+        raise UserError(problem)
+    if request.scheduler:
+        check_scheduler(request.scheduler)  # before anything is built
+
+
+def _problems_of_rows(request: Request) -> Iterator[str]:
+    for options, others, why, unless in EXCLUSIONS:
+        if unless and is_given(request, unless):
+            continue
+        given = [option for option in options if is_given(request, option)]
+        for other in others:
+            if given and is_given(request, other):
+                yield f"{given[0]} cannot be combined with {other}: {why}; leave one of them out"
+    for options, needed, why, example, unless in NEEDS:
+        if not is_given(request, needed) and not (unless and is_given(request, unless)):
+            added = f"{needed} {example}".rstrip()
+            yield from (f"{option} {why}: add {added}" for option in options if is_given(request, option))
+
+
+def _problems_of_numbers(request: Request) -> Iterator[str]:
+    """Yield what is wrong with numbers, and with what the machine has."""
+    if request.post_filter is not None and request.post_filter < 1:
+        yield f"--post-filter {request.post_filter:g} requests fewer rows than k: give 1 or more"
+    open_seconds = request.duration or OPEN_SECONDS
+    for option, queries in (
+        ("--max-queries", request.max_queries or 0),
+        ("--rate and --duration", max(request.rate, default=0) * open_seconds),
+    ):
+        if queries > MOST_QUERIES:
+            yield f"{option}: {queries:,.0f} queries in one run, more than {MOST_QUERIES:,}: give less"
+    if request.slo and request.duration and request.duration < request.slo.least_seconds:
+        yield (
+            f"in {request.duration:g} s, --slo {request.slo} would be kept by rates that are too high: give a"
+            f" --duration of {math.ceil(request.slo.least_seconds * 100) / 100:g} s or more"
+        )
+    if request.workload == "writes" and request.loaded == 0:
+        yield "--workload writes needs rows to begin with: give --loaded above 0"
+    inserts = request.workload == "inserts" or (request.write_mix or Mix()).share("insert")
+    if request.loaded == 1 and inserts:
+        yield "--loaded 1 leaves no row to insert: give less"
+    yield from _problems_of_servers(request)
+    yield from _problems_of_places(request)
+
+
+def _problems_of_servers(request: Request) -> Iterator[str]:
+    counts = [count for count in request.shards if count]
+    if request.shard_probes and counts:
+        most, least = max(request.shard_probes), min(request.shard_probes)
+        if most > max(counts):
+            yield f"--shard-probes {most}: a query cannot ask more than {max(counts)} shards (--shards)"
+        if least > min(counts):
+            yield (
+                f"--shard-probes {least}: a query cannot ask as many of {min(counts)} shards (--shards): give"
+                f" a smaller number, too, or leave {min(counts)} out"
+            )
+    if request.pool_size and not any(
+        isinstance(one, Pooled) and one.shares_connections for one in request.servers
+    ):
+        yield "in session mode each client has a server connection: leave --pool-size out"
+    replicas, fewest = max(request.replicas, default=0), min(request.clients, default=0)
+    if fewest < replicas:
+        yield (
+            f"--replicas {replicas} needs a client for each: {counted(fewest, 'client')} cannot query all of"
+            " them; give more --clients"
+        )
+
+
+def _problems_of_places(request: Request) -> Iterator[str]:
+    if request.local and ":" in (request.docker_tag or ""):
+        yield "--docker-tag is of images: leave its tag out, or leave --local out"
+    has_tags = any(tag for _, tag in named_algorithms(request.algorithm))
+    if request.local and request.tiers is not None and has_tags:
+        yield "--tiers --local is of the one server that is here: leave the tag out, or leave --local out"
+    clients, most = request.most_clients, most_processes()
+    if clients > most and not request.scheduler:
+        yield f"{clients:,} clients are as many processes or threads; this machine allows {most:,}"
+    most = max(usable_cores() - 1, 1)  # like ann-benchmarks: what supervises them needs a core, too
+    if request.parallelism > most:
+        yield (
+            f"--parallelism {request.parallelism} leaves no core free; with"
+            f" {counted(usable_cores(), 'core')}, {most} is the most"
+        )
+    if request.max_n_algorithms == 0:
+        yield "nothing to run: --max-n-algorithms is 0"
+    if request.timeout != -1 and request.timeout < 1:
+        yield f"--timeout {request.timeout} must be at least 1 second, or -1 for no limit"

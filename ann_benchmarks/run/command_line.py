@@ -1,0 +1,249 @@
+"""run.py's options as a table: each field is an option, with its help, its type and its default."""
+
+import argparse
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from ann_benchmarks.common.cli import (
+    HelpWithDefaults,
+    each_of,
+    limit,
+    option_name,
+    path,
+    positive_float,
+    positive_floats,
+    positive_int,
+    positive_ints,
+    read_by,
+    share,
+    size,
+)
+from ann_benchmarks.common.errors import UserError, closest, shown
+from ann_benchmarks.common.numbers import whole
+from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
+from ann_benchmarks.definitions.selection import SettingValues, read_setting
+from ann_benchmarks.definitions.servers import ENGINES, POOLERS, ROUTED
+from ann_benchmarks.jobs.rounds import read_share, read_time
+from ann_benchmarks.load.orders import QueryOrder
+from ann_benchmarks.load.request import Objective
+from ann_benchmarks.load.warmup import Warmup
+from ann_benchmarks.load.workload import SECONDS, Mix
+
+NONE = "none"  # one server, as a contender of several
+PROBES = 1  # by default
+MOST_SHARDS = 1000  # of servers that run already; one machine has fewer
+MOST_REPLICAS = 16  # servers of one machine
+MOST_CPUS = 1 << 13  # Linux has no more
+MOST_CONNECTIONS = 400  # of a pool: a server of our own takes 500
+
+# The first option of each group, and the group's title. The options before all of them are ann-benchmarks'.
+GROUPS = {
+    "memory": "containers",
+    "clients": "load",
+    "filter": "filters",
+    "shards": "servers",
+    "rounds": "contenders in turn",
+    "workload": "workloads that write",
+    "tiers": "tiers",
+    "experiment": "experiments",
+}
+
+
+def option(text: str, metavar: str | None = None, kind: Any = None, default: Any = None, **how: Any) -> Any:
+    """Return a field for an option: its help, what its value is called and read by, what else argparse takes.
+
+    A default of False makes a switch; an empty tuple is the default of an option with several values.
+    """
+    how |= {"help": text, "metavar": metavar, "type": kind}
+    return field(default=default, metadata={name: value for name, value in how.items() if value is not None})
+
+
+def switch(text: str) -> Any:
+    """Return a field for an option without a value."""
+    return option(text, default=False, action="store_true")
+
+
+def several(text: str, metavar: str, kind: Any) -> Any:
+    """Return a field for an option whose values are separated by commas."""
+    return option(text, metavar, kind, ())
+
+
+def collected(text: str, metavar: str, kind: Any) -> Any:
+    """Return a field for an option that takes several words, and may be repeated."""
+    return option(text, metavar, kind, (), nargs="+", action="extend")
+
+
+def _count_up_to(most: int, *none: str) -> Callable[[str], Any]:
+    """Return what reads numbers up to the largest, where `none` are words for 0."""
+    read = whole(1, most)
+    return each_of(lambda text: 0 if text in none else read(text))
+
+
+def _known(what: str, *names: str) -> Callable[[str], Any]:
+    """Return what reads some of these names."""
+
+    def read(text: str) -> str:
+        if text not in names:
+            raise UserError(f"there is no {what} '{shown(text)}'; {closest(text, names)}")
+        return text
+
+    return each_of(read)
+
+
+def _filter_names(text: str) -> list[str]:
+    names = text.split(",")
+    if not all(names):
+        raise UserError(f"'{shown(text)}' names no filters: give such as uniform:0.01,near:0.01")
+    return names
+
+
+def _read_cpus(text: str) -> list[int]:
+    """Read CPUs as Docker and the kernel write them, such as 0-3,6."""
+    cpus: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"([0-9]{1,5})(?:-([0-9]{1,5}))?", part.strip())
+        if match is None or not int(match[1]) <= int(match[2] or match[1]) < MOST_CPUS:
+            raise UserError(f"'{shown(text)}' names no CPUs: give such as 0-3,6")
+        cpus.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return sorted(cpus)
+
+
+# ruff: noqa: RUF009  (`option` returns what dataclasses.field returns)
+# fmt: off
+@dataclass(frozen=True)
+class CommandLine:
+    """What run.py was given; the names and defaults of the options are those of the fields."""
+
+    dataset: str = option("dataset to search in", "NAME", default="glove-100-angular")
+    count: int = option("number of nearest neighbours to ask for", None, positive_int, 10, flag="-k")
+    definitions: Path = option(
+        "where the algorithms are: FOLDER/*/config.yml", "FOLDER", path, DEFINITIONS_FOLDER)
+    algorithm: tuple[str, ...] = option("run these algorithms alone; NAME:TAG uses that tag of an"
+        " algorithm's image", "NAME", default=(), nargs="+")
+    docker_tag: str | None = option("run only algorithms of this Docker image, at a tag: NAME:TAG", "NAME")
+    list_algorithms: bool = switch("print the names of all algorithms and end")
+    force: bool = switch("measure again what is finished already")
+    rebuild: bool = switch(
+        "build anew although an index is there, and measure again what is finished already")
+    build_only: bool = switch("build what is not built yet, and measure nothing")
+    runs: int = option("times to ask all queries; the best counts", "COUNT", positive_int, 5)
+    timeout: int = option("seconds for each definition, -1 for no limit", None, limit, 2 * 3600)
+    local: bool = switch("run on this machine itself instead of in Docker")
+    batch: bool = switch("give algorithms all queries at once")
+    max_n_algorithms: int = option("run this many definitions at most, of each algorithm if several are"
+        " named; -1 for all", None, limit, -1)
+    run_disabled: bool = switch("run definitions that are disabled in their config.yml too")
+    no_monitoring: bool = switch("sample neither the machine nor the server meanwhile")
+    parallelism: int = option(
+        "definitions to run at the same time, at most the cores but one", None, positive_int, 1)
+    load_threads: int | None = option("connections that load the vectors into a database (default: the"
+        " plug-in's choice)", "N", positive_int)
+    chunk_size: int | None = option(
+        "rows that are loaded in one transaction (default: the plug-in's choice)", "ROWS", positive_int)
+    setting: tuple[SettingValues, ...] = collected("give the server of a database this setting;"
+        " NAME=VALUE,VALUE measures each as a contender", "NAME=VALUE", read_by(read_setting))
+
+    memory: int | None = option(
+        "memory of each container, such as 8g (default: what is free, in equal shares)", "SIZE", size)
+    cpuset: tuple[int, ...] = several(
+        "CPUs of the containers, such as 0-3 (default: all)", "CPUS", read_by(_read_cpus))
+    storage: Path | None = option(
+        "where containers keep what outlives them, such as indexes (default: storage)", "FOLDER", path)
+
+    clients: tuple[int, ...] = several("ask by N clients at the same time, then by M, ...: each with a"
+        " connection of its own", "N,M", positive_ints)
+    max_queries: int | None = option("queries of one run of all clients", "N", positive_int)
+    duration: float | None = option("seconds of one run of all clients", "SECONDS", positive_float)
+    query_order: QueryOrder | None = option("shuffled: each client in an order of its own; same: all in"
+        " one; zipf:S: some much more often (default: shuffled)", "ORDER", read_by(QueryOrder.parse))
+    distinct_queries: int | None = option("ask the dataset's first N queries only, again and again; recall"
+        " is still that of all", "N", positive_int)
+    rate: tuple[float, ...] = several("let R queries a second come, then S, ..., whether or not a client is"
+        " free: latency counts from when a query was due", "R,S", positive_floats)
+    slo: Objective | None = option(
+        "find the highest rate that keeps it, such as p99:50ms", "PERCENTILE:TIME", read_by(Objective.parse))
+    warmup: Warmup | None = option("queries before each point that do not count: until the throughput no"
+        " longer rises, none and with cold caches, or N (default: auto where the algorithm is a database or"
+        " --clients is given)", "auto|off|N", read_by(Warmup.parse))
+    target_recall: float | None = option(
+        "measure each index where it first has recall R", "R", share("recall", with_zero=False))
+    payload: str = option("what comes back with each row: its id; also a text of 1 kB; or also its vector",
+        default="ids", choices=("ids", "text", "vector"))
+    scheduler: str | None = option("run the clients on the machines of this Dask cluster", "ADDRESS")
+    debug_single_query: bool = switch("have clients ask the first query again and again")
+
+    filter: tuple[Sequence[str], ...] = collected("measure queries with the filters of each of these sets,"
+        " such as uniform:0.01,near:0.01", "NAME,NAME", read_by(_filter_names))
+    post_filter: float | None = option("request FACTOR times as many rows without the filter, and remove"
+        " those that do not pass: for algorithms that take no filters, and for comparison",
+        "FACTOR", positive_float)
+
+    shards: tuple[int, ...] = several("have N servers hold a part of the rows each, and queries ask all of"
+        f" them; several numbers are contenders, among which '{NONE}' is one server with all rows",
+        "N,N", _count_up_to(MOST_SHARDS, NONE))
+    shard_engine: tuple[str, ...] = several(f"what asks the shards: {', '.join(ENGINES)}; several are"
+        f" contenders (default: {ENGINES[0]})", "NAME,NAME", _known("shard engine", *ENGINES))
+    shard_probes: tuple[int, ...] = several(f"shards that a query of the engine {ROUTED} asks, those with"
+        f" the nearest cells; several numbers are contenders (default: {PROBES})",
+        "N,N", _count_up_to(MOST_SHARDS))
+    pooler: tuple[str, ...] = several(f"have queries go through a pooler: {', '.join(POOLERS)}; several are"
+        f" contenders, among which '{NONE}' is none", "NAME,NAME", _known("pooler", NONE, *POOLERS))
+    pool_size: tuple[int, ...] = several("connections of the pooler to the server that clients share;"
+        " several numbers are contenders (default: one for each core)", "N,N", _count_up_to(MOST_CONNECTIONS))
+    replicas: tuple[int, ...] = several("have N servers follow the one that has the index, and --clients"
+        f" query them in its place; several numbers are contenders, among which '{NONE}' is that one server",
+        "N,N", _count_up_to(MOST_REPLICAS, NONE, "0"))
+
+    rounds: int | None = option("build all indexes first, then measure every point once in each of N"
+        " rounds, in random order", "N", positive_int)
+    until: float | None = option("measure in rounds until every ratio is known within this share, such as"
+        " 5%%, or is no longer in doubt", "SHARE", read_by(read_share))
+    budget: float | None = option("measure in rounds for this time, such as 10m, after the builds; with"
+        " --until, no longer", "TIME", read_by(read_time))
+
+    workload: str | None = option("inserts: rows are inserted into an empty index; writes: rows are written"
+        " beside --clients that ask. --duration is that of the writing (default: 900 s of inserts, 300 s of"
+        " writes)", choices=tuple(SECONDS))
+    writers: tuple[int, ...] = several(
+        "write by N connections, then by M, ... (default: 1 for inserts, 4 for writes)", "N,M", positive_ints)
+    write_rate: tuple[float, ...] = several("let R writes a second come, then S, ...; latency counts from"
+        " when one was due", "R,S", positive_floats)
+    write_mix: Mix | None = option(
+        "shares of the writes (default: insert:50,update:25,delete:25)", "MIX", read_by(Mix.parse))
+    loaded: float | None = option("share of the rows that are loaded and indexed at first (default: 0.8 for"
+        " writes; for inserts 0, or 0.1 where an index cannot be made of nothing)",
+        "SHARE", share("share", with_zero=True))
+    autovacuum: bool = switch("leave it on (default: nothing vacuums but the workload)")
+
+    tiers: str | None = option("measure on simulated servers: mini, short, 5m, 100m, 1b, or SB:RAM in GB,"
+        " as 2:8,4:16+4cpus", "TIERS")
+    tier_method: str | None = option("how memory is held back with --local: by a control group for the"
+        " server, or by reserving huge pages of the machine (default: auto); else by the limits of the"
+        " containers", choices=("auto", "hugepages", "cgroup"))
+    restart_command: str | None = option(
+        "how to restart a server that is not ours, such as 'systemctl restart postgresql'", "COMMAND")
+
+    experiment: str | None = option(
+        "carry out experiments/FILE.yml, or a file of your own; other options override those in it", "FILE")
+    mini: bool = switch("with --experiment: its miniature, for a laptop")
+# fmt: on
+
+
+def make_parser(program: str = "run.py", tiers: str | None = None) -> argparse.ArgumentParser:
+    """Return what reads the command line; `tiers` is the default of --tiers."""
+    parser = argparse.ArgumentParser(
+        prog=program,
+        description="Measure algorithms on a dataset; finished points are kept and not measured again.",
+        formatter_class=HelpWithDefaults,
+    )
+    add = parser.add_argument
+    for each in fields(CommandLine):
+        if each.name in GROUPS:
+            add = parser.add_argument_group(GROUPS[each.name]).add_argument
+        how = {"default": [] if each.default == () else each.default, **each.metadata}
+        add(*filter(None, [how.pop("flag", None), option_name(each.name)]), **how)
+    parser.set_defaults(tiers=tiers)
+    return parser

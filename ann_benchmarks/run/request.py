@@ -1,0 +1,149 @@
+"""What a command line requests of run.py, as one value: read once, and handed on to whoever needs it."""
+
+import argparse
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from ann_benchmarks.data.filters import canonical_filter
+from ann_benchmarks.definitions.servers import (
+    ENGINES,
+    Servers,
+    every_pooled,
+    every_replicas,
+    every_shards,
+)
+from ann_benchmarks.jobs.procedure import Conditions, Execution, Procedure
+from ann_benchmarks.jobs.rounds import Rounds
+from ann_benchmarks.load.orders import QueryOrder
+from ann_benchmarks.load.request import Load
+from ann_benchmarks.load.workload import SECONDS, WRITERS, Mix, Workload
+
+from .command_line import NONE, PROBES, CommandLine, make_parser
+
+
+@dataclass(frozen=True)
+class Request(CommandLine):
+    """The options, and what follows from them."""
+
+    run_groups: Mapping[str, Any] = field(default_factory=dict)  # of an experiment, by algorithm
+    skips_unavailable: bool = False  # also algorithms that were named, as in an experiment
+
+    @property
+    def time_limit(self) -> float | None:
+        """The seconds of a definition, None for no limit."""
+        return None if self.timeout == -1 else self.timeout
+
+    @property
+    def filters(self) -> tuple[str, ...]:
+        """The names of the filter sets, each once; none without --filter."""
+        return tuple(dict.fromkeys(canonical_filter(name) for names in self.filter for name in names))
+
+    @property
+    def answered_filters(self) -> tuple[str, ...]:
+        """The filter sets whose filters the algorithms answer themselves."""
+        return () if self.post_filter is not None else self.filters
+
+    @property
+    def columns(self) -> str:
+        """What comes back beside the ids, "" for nothing."""
+        return "" if self.payload == "ids" else self.payload
+
+    @property
+    def turns(self) -> Rounds | None:
+        """How long contenders are to be measured in turn, None where they are not."""
+        is_requested = self.rounds or self.until or self.budget
+        return Rounds(self.rounds, self.until, self.budget) if is_requested else None
+
+    @property
+    def most_clients(self) -> int:
+        """How many clients and writers there are to be at the same time, at most."""
+        return max(self.clients, default=0) + max(self.writers, default=0)
+
+    @property
+    def servers(self) -> list[Servers]:
+        """What answers queries: each is a contender; one server where nothing else is requested."""
+        if any(self.shards):
+            return every_shards(self.shards, self.shard_engine or ENGINES[:1], self.shard_probes or [PROBES])
+        if any(self.replicas):
+            return every_replicas(self.replicas)
+        names = [None if name == NONE else name for name in self.pooler or [NONE]]
+        return every_pooled(names, self.pool_size or [None])
+
+    @property
+    def loads(self) -> Sequence[Load | Workload]:
+        """A load for each number of clients and each rate, or what writes meanwhile; none without clients."""
+        order = QueryOrder("single") if self.debug_single_query else self.query_order or QueryOrder()
+        how: dict[str, Any] = {"order": order, "distinct": self.distinct_queries}
+        if self.workload is not None:
+            seconds = self.duration or SECONDS[self.workload]
+            none: list[Load | None] = [None]
+            queries = [Load(clients, seconds=seconds, **how) for clients in self.clients] or none
+            kind, writers = self.workload, self.writers or [WRITERS[self.workload]]
+            mix = self.write_mix or Mix()
+            return [
+                Workload(kind, number, seconds, self.loaded, load, rate, mix, self.autovacuum)
+                for load, number, rate in product(queries, writers, self.write_rate or [None])
+            ]
+        how |= {"objective": self.slo, "scheduler": self.scheduler}
+        return [
+            Load(clients, self.max_queries, self.duration, rate=rate, **how)
+            for clients, rate in product(self.clients, self.rate or [None])
+        ]
+
+    def procedures(self, conditions: Sequence[Conditions] = (), in_turn: bool = True) -> list[Procedure]:
+        """Return how points are to be measured: under each of the conditions, by each load with each filter.
+
+        `in_turn` says whether rounds are possible, if they are requested.
+        """
+        none: list[Any] = [None]
+        turns = self.turns if in_turn else None
+        return [
+            Procedure(
+                self.runs if turns else self.rounds or self.runs,
+                self.batch,
+                None if isinstance(load, Workload) else load,
+                load if isinstance(load, Workload) else None,
+                self.warmup,
+                self.target_recall,
+                condition,
+                turns,
+                filter,
+                self.post_filter,
+                self.columns,
+            )
+            for condition, load, filter in product(
+                conditions or none, self.loads or none, self.filters or [""]
+            )
+        ]
+
+    def execution(self, **facts: Any) -> Execution:
+        """Return how jobs are to be carried out; `facts` are stored with each point."""
+        return Execution(
+            self.load_threads,
+            self.chunk_size,
+            self.rebuild,
+            clients=self.most_clients,
+            monitoring=not self.no_monitoring,
+            show_progress=self.parallelism == 1,
+            filters=self.answered_filters,
+            payload=self.columns,
+            facts={"command_line": _typed_command(), **facts},
+        )
+
+
+def read_request(words: Sequence[str], parser: argparse.ArgumentParser | None = None) -> Request:
+    """Read a command line, by a parser of `make_parser`."""
+    values: dict[str, Any] = vars((parser or make_parser()).parse_args(words))
+    values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    return Request(**values)
+
+
+def _typed_command() -> str:
+    path = Path(sys.argv[0])
+    program = ["-m", path.parent.name] if path.name == "__main__.py" else [path.name]
+    return shlex.join(["python", *program, *sys.argv[1:]])
