@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.data.download import DownloadRequest, fetch, fetching, has_record, partial, record, verify
+from ann_benchmarks.data.download import DownloadRequest, fetch, fetching, has_record, partial, verify
 from ann_benchmarks.data.download import server as asking
 
 from .file_server import FileServer, Request
@@ -35,8 +35,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServ
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(fetching, "FIRST_PAUSE", 0.001)
-    for module in (partial, record):
-        monkeypatch.setattr(module, "SEGMENT", SEGMENT)
+    monkeypatch.setattr(partial, "SEGMENT", SEGMENT)
     monkeypatch.setattr(asking, "CHUNK", SEGMENT // 16)
     running = FileServer(file=BODY)
     yield running
@@ -430,9 +429,9 @@ def test_a_full_disk_is_noticed_before_the_download(server: FileServer) -> None:
 CHILD = f"""
 import os, sys
 from pathlib import Path
-from ann_benchmarks.data.download import DownloadRequest, fetch, fetching, partial, record, server
+from ann_benchmarks.data.download import DownloadRequest, fetch, fetching, partial, server
 from ann_benchmarks.common.errors import UserError
-partial.SEGMENT = record.SEGMENT = {SIZE} if "one segment" in sys.argv else {SEGMENT}
+partial.SEGMENT = {SIZE} if "one segment" in sys.argv else {SEGMENT}
 server.CHUNK, fetching.FIRST_PAUSE = {SEGMENT // 16}, 0.01
 def edit(path):
     with path.open("rb+") as file:

@@ -24,8 +24,8 @@ from ann_benchmarks.data.datasets.maintenance import verify_dataset
 from ann_benchmarks.data.datasets.own import OwnVectors, create_own
 from ann_benchmarks.data.filters import canonical_filter
 from ann_benchmarks.data.filters import truth as filter_truth
-from ann_benchmarks.data.filters.generated import permuted, tenant_sizes
 from ann_benchmarks.data.filters.matching import Matcher
+from ann_benchmarks.data.filters.named import permuted, tenant_sizes
 from ann_benchmarks.data.filters.places import find_places
 from ann_benchmarks.data.ground_truth import truth
 from ann_benchmarks.data.vectors.rows import ArrayRows

@@ -6,14 +6,15 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.ground_truth import exact_neighbors
-from ann_benchmarks.data.ground_truth.span import Problem, Product, search_span
+from ann_benchmarks.data.ground_truth import span as searching
+from ann_benchmarks.data.ground_truth.span import Problem, search_span
 from ann_benchmarks.data.ground_truth.truth import PartialTruth
 from ann_benchmarks.data.vectors.rows import Rows
 from ann_benchmarks.distance import METRICS, candidate_distances
 
 VECTOR_METRICS = ("euclidean", "angular", "ip", "manhattan")
-# Rows and queries of a matrix product, threads, spans.
-CUTS = ((1024, 512, 1, 1), (64, 7, 4, 3))
+# Rows and queries of a matrix product, pairs kept without a look at their bounds, threads, spans.
+CUTS = ((1024, 512, 2**14, 1, 1), (64, 7, 100, 4, 3))
 
 
 def by_sorting_everything(metric: str, train, queries, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -26,18 +27,24 @@ def by_sorting_everything(metric: str, train, queries, k: int) -> tuple[np.ndarr
 def assert_exact(metric: str, train, queries, k: int, cuts=CUTS) -> None:
     ids, distances = by_sorting_everything(metric, train, queries, k)
     problem = Problem(metric, queries, k)
-    for block, group, threads, spans in cuts:
-        found = PartialTruth(problem, len(train), spans)
-        edges = np.linspace(0, len(train), spans + 1).astype(int)
-        for number in reversed(range(spans)):  # as from a cluster, in any order
-            span = range(edges[number], edges[number + 1])
-            limits = found.distances[:, -1]
-            found.merge(
-                number, search_span(problem, train, span, limits, threads, product=Product(block, group))
-            )
+    for block, group, pairs, threads, spans in cuts:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(searching, "BLOCK_ROWS", block)
+            patch.setattr(searching, "GROUP_QUERIES", group)
+            patch.setattr(searching, "FEWEST_PAIRS", pairs)
+            found = searched_in_spans(problem, train, threads, spans)
         np.testing.assert_array_equal(found.ids, ids)
         np.testing.assert_array_equal(found.distances, distances)
     assert found.ids.dtype == np.int64 and found.distances.dtype == np.float64
+
+
+def searched_in_spans(problem: Problem, train, threads: int, spans: int) -> PartialTruth:
+    found = PartialTruth(problem, len(train), spans)
+    edges = np.linspace(0, len(train), spans + 1).astype(int)
+    for number in reversed(range(spans)):  # as from a cluster, in any order
+        span = range(edges[number], edges[number + 1])
+        found.merge(number, search_span(problem, train, span, found.distances[:, -1], threads))
+    return found
 
 
 @pytest.mark.parametrize("metric", METRICS)

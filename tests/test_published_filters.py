@@ -20,7 +20,7 @@ from ann_benchmarks.data.datasets.parts import Parts
 from ann_benchmarks.data.datasets.registry import find_entry, read_description
 from ann_benchmarks.data.filters import Filter, Predicate, canonical_filter
 from ann_benchmarks.data.filters.columns import label_column
-from ann_benchmarks.data.filters.naming import PublishedShare
+from ann_benchmarks.data.filters.named import PublishedShare
 
 from .file_server import FileServer
 from .served_datasets import TEST, TRAIN, distances_of, served, write_bin, write_shards

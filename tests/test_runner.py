@@ -223,8 +223,8 @@ def test_a_streaming_plugin_is_given_the_rows_where_they_lie(run_plugin):
     body = "def fit(self, X):\n    self.name = type(X).__name__ + str(X.shape)"
     assert run_plugin(body, dataset="packed")[1].attrs["name"] == "ndarray(200, 8)"
     body = "streams_training_set = True\n" + body
-    assert run_plugin(body, dataset="packed")[1].attrs["name"] == "CheckedRows(200, 8)"
-    assert run_plugin(body)[1].attrs["name"] == "CheckedRows(200, 8)"
+    assert run_plugin(body, dataset="packed")[1].attrs["name"] == "FirstRows(200, 8)"
+    assert run_plugin(body)[1].attrs["name"] == "FirstRows(200, 8)"
 
 
 def test_a_plugin_may_time_its_own_queries(run_plugin):

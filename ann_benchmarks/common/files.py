@@ -10,10 +10,11 @@ import glob
 import os
 import shutil
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO
 
 import psutil
 
@@ -174,6 +175,24 @@ def locked_file(path: Path, advice: str, waits: bool = False) -> IO[str]:
         file.close()
         raise
     return file
+
+
+def unfinished_file(path: Path, doing: str) -> BinaryIO | None:
+    """Open a file that is being written for this run alone, after any other run; None if it is gone by then.
+
+    `doing` is what the other run does, as in "another run that is writing x".
+    """
+    file = open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "rb+")  # noqa: PTH123
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        print(f"waiting for another run that is {doing}", file=sys.stderr)
+        fcntl.flock(file, fcntl.LOCK_EX)
+    with suppress(FileNotFoundError):
+        if os.path.samestat(path.stat(), os.fstat(file.fileno())):
+            return file
+    file.close()
+    return None
 
 
 def regular(path: Path) -> Path:

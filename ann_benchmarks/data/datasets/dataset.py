@@ -20,7 +20,7 @@ from ann_benchmarks.distance import BIT_METRICS, candidate_distances
 from ..filters import FilterSet, RowAttributes
 from ..vectors import Rows
 from .filter_files import attributes_mark, filter_path, read_attributes, read_filter_set
-from .queries import Queries, TrueNeighbors, read_truth, truth_path, write_truth
+from .queries import Queries, TrueNeighbors, ordered, read_truth, truth_path, write_truth
 from .truth_check import ALL, DEPTH, check_path, check_truth, checked_depths, write_check
 from .write import IN_TRAIN, count_repeated
 
@@ -189,9 +189,7 @@ class Dataset(ABC):
         distances = candidate_distances(
             self.attrs["distance"], self.test(), self.vectors(), neighbors, progress=True
         )
-        order = np.lexsort((neighbors, distances), axis=1)
-        distances = np.take_along_axis(distances, order, 1)
-        return TrueNeighbors(np.take_along_axis(neighbors, order, 1), distances, self.name)
+        return TrueNeighbors(*ordered(neighbors, distances), self.name)
 
     def mark(self) -> str:
         """Tell vectors of one name apart: by metric, shape, a sample of the rows, and all queries."""

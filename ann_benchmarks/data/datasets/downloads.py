@@ -3,18 +3,22 @@
 import os
 import re
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.sparse import SparseVectors, sparse_candidate_distances
 
 from ..download import DownloadRequest, fetch
 from ..vectors import open_rows, read_neighbors
-from ..vectors.sparse import SPARSE_SUFFIXES, peek_csr
+from ..vectors.sparse import SPARSE_SUFFIXES, SparseRows, opened_sparse, peek_csr
 from .file import HDF5Dataset
 from .parts import BINARY, Parts, is_url
+from .queries import neighbor_rows, ordered
+from .write import NEIGHBORS, FindTruth, copy_sparse
 
 URL_VARIABLE = "ANN_BENCHMARKS_DATASET_URL"
 CONNECTIONS = 4
@@ -120,3 +124,27 @@ def _mirror_of(parts: Parts, address: str) -> str:
 def _mirrored(address: str, at_mirror: str) -> str:
     mirror = os.environ.get(URL_VARIABLE, "").rstrip("/")
     return f"{mirror}/{at_mirror}" if mirror else address
+
+
+def convert_sparse(parts: Parts, path: Path, data: Path) -> None:
+    """Write `path` from the files of `parts`, which lie in `data`, with the neighbours that came with them.
+
+    Raises UserError where the neighbours are those of other vectors, or where a file is damaged.
+    """
+    truth = parts.place(parts.neighbors, data)
+
+    def published(train: SparseRows, test: SparseVectors) -> tuple[np.ndarray, np.ndarray]:
+        """Take the published neighbours, with float64 distances."""
+        ids = read_neighbors(truth)
+        if len(ids) != len(test):
+            raise UserError(
+                f"{truth} has the neighbours of {len(ids):,} queries, but there are {len(test):,}"
+            )
+        ids = neighbor_rows(ids, None, len(train) - 1, truth)
+        return ordered(ids, sparse_candidate_distances(parts.distance, test, train, ids))
+
+    with ExitStack() as stack:
+        train = stack.enter_context(opened_sparse(parts.train_files(data)[0], data))
+        test = stack.enter_context(opened_sparse(parts.place(parts.test, data), data))
+        find: FindTruth | int = published if parts.neighbors else NEIGHBORS
+        copy_sparse(path, parts.distance, train, test.read(0, len(test)), np.empty(0, np.int64), find)

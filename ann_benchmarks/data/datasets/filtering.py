@@ -10,8 +10,7 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError, shown
 
 from ..filters import SYNTHETIC_KINDS, Filter, FilterSet, RowAttribute, RowAttributes, canonical_filter
-from ..filters.generated import generated_column, generated_filters
-from ..filters.naming import SyntheticSet, synthetic_set
+from ..filters.named import SyntheticSet, generated_column, generated_filters, synthetic_set
 from ..filters.own import OwnFilters, read_own_filters
 from ..filters.places import find_places, place_filters
 from ..filters.truth import count_matches, filtered_truth, grouped

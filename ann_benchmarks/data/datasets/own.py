@@ -17,14 +17,13 @@ from ann_benchmarks.common.sparse import SPARSE_METRICS
 from ann_benchmarks.distance import BIT_METRICS, METRICS
 
 from ..vectors import Rows, checked, open_source, source_files
-from ..vectors.sparse import is_sparse_file
+from ..vectors.sparse import is_sparse_file, opened_sparse
 from .catalog import dataset_path, description_path
 from .dataset import DATA_FOLDER
 from .filter_files import filter_folder
 from .queries import truth_path
 from .registry import find_entry, read_description
-from .sparse_sources import copy_sparse, opened_sparse
-from .write import NEIGHBORS, write_dense
+from .write import NEIGHBORS, copy_sparse, write_dense
 
 QUERIES = 1000
 _MANY_ARRAYS = (".hdf5", ".h5", ".npz")

@@ -15,7 +15,7 @@ from ann_benchmarks.common.text import say, warn
 
 from ..filters import Filter, RowAttribute, RowAttributes, passing
 from ..filters.filter import make_filters
-from ..filters.naming import published_share
+from ..filters.named import published_share
 from ..vectors import read_neighbors
 from ..vectors.sparse import SparseRows, open_csr, peek_csr
 from .catalog import entry_of

@@ -195,6 +195,12 @@ def neighbor_rows(ids: np.ndarray, keys: Iterable[np.ndarray] | None, rows: int,
     return found
 
 
+def ordered(neighbors: np.ndarray, distances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Order the neighbours of each query by distance and row number."""
+    order = np.lexsort((neighbors, distances), axis=1)
+    return np.take_along_axis(neighbors, order, 1), np.take_along_axis(distances, order, 1)
+
+
 def agreement(found: TrueNeighbors, published: TrueNeighbors) -> float:
     """Share of published neighbours that are as near as those found, to 1e-5 of their distances."""
     k = min(found.neighbors.shape[1], published.neighbors.shape[1])

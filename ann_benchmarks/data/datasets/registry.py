@@ -13,14 +13,13 @@ from ann_benchmarks.common.names import name_problem
 from ann_benchmarks.common.yaml_file import Where, YamlFile, is_number
 from ann_benchmarks.distance import METRICS
 
-from ..filters.naming import PUBLISHED_KINDS
+from ..filters.named import PUBLISHED_KINDS
 from ..vectors.sparse import SPARSE_SUFFIXES
 from . import generated
 from .dataset import DATA_FOLDER, Dataset
-from .downloads import get_hdf5, get_parts
+from .downloads import convert_sparse, get_hdf5, get_parts
 from .file import open_dataset_file
 from .parts import FilterSource, Parts
-from .sparse_sources import convert_sparse
 
 
 @dataclass(frozen=True)

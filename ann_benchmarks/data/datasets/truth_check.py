@@ -26,10 +26,7 @@ from ..ground_truth import exact_neighbors
 from ..vectors import Rows
 from .queries import TrueNeighbors
 
-QUERIES, SLOW_QUERIES = (
-    100,
-    10,
-)  # queries looked up in sampled rows; fewer where rows are slow to read
+QUERIES, SLOW_QUERIES = 100, 10  # looked up in sampled rows; fewer where rows are slow to read
 DEPTH, ALL = 10, -1  # the neighbour of every query whose distance is computed: as many as are requested
 SPREAD = 10  # neighbours of the queries that are searched for
 SAMPLE_BYTES, PIECE_BYTES = 2**24, 2**18  # of the sampled rows, and of one piece of them
@@ -126,7 +123,7 @@ def check_truth(dataset: Any, truth: TrueNeighbors, depth: int = DEPTH) -> Check
     if least < ids.shape[1]:
         corrections.append(f"-1 for missing neighbours: {least} of each query will be used")
     if truth.distances is not None:
-        corrections = [*_Stored(dataset, truth, sample.numbers, depth).conventions(), *corrections]
+        corrections = [*_conventions(dataset, truth, sample.numbers, depth), *corrections]
     if corrections or truth.distances is None:
         found = dataset.with_distances(truth.neighbors)
         nearest = found.neighbors[:, :least], found.known_distances[:, :least]
@@ -211,80 +208,66 @@ class _Sample:
         )
 
 
-class _Stored:
-    """The distances in a file beside those computed here: one of every query, several of some."""
+def _conventions(dataset: Any, truth: TrueNeighbors, sampled: np.ndarray, depth: int) -> list[str]:
+    """Return in what the distances in a file differ from ours; UserError where no convention explains it.
 
-    def __init__(self, dataset: Any, truth: TrueNeighbors, sampled: np.ndarray, depth: int) -> None:
-        assert truth.distances is not None
-        self._dataset, self._truth = dataset, truth
-        self._metric = str(dataset.attrs["distance"])
-        self._distances: np.ndarray = truth.distances.astype(np.float64)
-        queries, k = truth.neighbors.shape
-        last = np.array([min(depth, k) - 1])  # recall is judged by this neighbour
-        every, train = dataset.test(), dataset.vectors()
-        parts = [(np.arange(queries), last), (sampled, _spread(k))]
-        found = [
-            candidate_distances(
-                self._metric, _chosen(every, numbers), train, truth.neighbors[np.ix_(numbers, columns)]
-            )
-            for numbers, columns in parts
-        ]
-        self._in_order = found[1]
-        self._computed = np.concatenate([part.ravel() for part in found])
-        self._query = np.concatenate([np.repeat(numbers, len(columns)) for numbers, columns in parts])
-        self._place = np.concatenate([np.tile(columns, len(numbers)) for numbers, columns in parts])
-        self._found = self._distances[self._query, self._place]
-        # Euclidean lengths; 0 for sets and sparse vectors.
-        is_dense = isinstance(every, np.ndarray)
-        self._lengths = np.linalg.norm(every.astype(float), axis=1) if is_dense else np.zeros(len(every))
+    Compared are one distance of every query, the one that recall is judged by, and several of some queries.
+    """
+    metric, dimension = str(dataset.attrs["distance"]), int(dataset.attrs["dimension"])
+    stored, every = truth.known_distances.astype(np.float64), dataset.test()
+    queries, k = truth.neighbors.shape
+    parts = [(np.arange(queries), np.array([min(depth, k) - 1])), (sampled, _spread(k))]
+    found = [
+        candidate_distances(
+            metric, _chosen(every, numbers), dataset.vectors(), truth.neighbors[np.ix_(numbers, columns)]
+        )
+        for numbers, columns in parts
+    ]
+    computed = np.concatenate([part.ravel() for part in found])
+    query = np.concatenate([np.repeat(numbers, len(columns)) for numbers, columns in parts])
+    place = np.concatenate([np.tile(columns, len(numbers)) for numbers, columns in parts])
+    given, is_row = stored[query, place], np.isfinite(computed)
+    is_known = is_row & np.isfinite(given)
+    if metric == "angular":
+        is_known &= computed != 1  # a vector of zeros has no angle, and tools store various numbers
+    # Products of vectors lose a share of their lengths, so that small distances may lose all their digits.
+    d = np.where(is_known, computed, 0.0)
+    is_dense = isinstance(every, np.ndarray)
+    squares = (np.linalg.norm(every.astype(float), axis=1) if is_dense else np.zeros(queries))[query] ** 2
+    low, high = d, d
+    if metric == "euclidean":
+        lost = _SINGLE * (squares + (np.sqrt(squares) + d) ** 2)
+        low, high = np.sqrt(np.maximum(d**2 - lost, 0)), np.sqrt(d**2 + lost)
+    elif metric in ("angular", "ip"):
+        lost = _SINGLE * (squares if metric == "ip" else 1)
+        low, high = d - lost, d + lost
 
-    def conventions(self) -> list[str]:
-        """Return in what the distances differ from ours; UserError where no convention explains it."""
-        is_row = np.isfinite(self._computed)
-        is_known = is_row & np.isfinite(self._found)
-        if self._metric == "angular":
-            is_known &= self._computed != 1  # a vector of zeros has no angle, and tools store various numbers
-        own = Convention("", self._metric, lambda d, _: d)
-        known = [own, *(one for one in CONVENTIONS if one.metric == self._metric)]
-        fitting = next((one for one in known if self._fits(one, is_known).all()), None)
-        if fitting is None:
-            raise _refusal(self._dataset, self._difference(is_known & ~self._fits(own, is_known)))
-        names = [fitting.name] if fitting.name else []
-        if not _ascends(self._in_order) or (fitting is own and not _ascends(self._distances)):
-            names.append("neighbours out of order")
-        if not np.isfinite(self._distances[self._truth.neighbors >= 0]).all():
-            names.append("missing distances")
-        elif fitting is own:
-            off = np.abs(self._found - self._computed)[is_row]
-            if (off > ROUNDING / 2 * np.abs(self._computed[is_row]) + NOISE).any():
-                names.append("rounded distances")
-        return names
-
-    def _fits(self, convention: Convention, is_known: np.ndarray) -> np.ndarray:
-        """Say which distances follow a convention but for single precision; what is not known does.
-
-        Products of vectors lose a share of their lengths, so that small distances may lose all their digits.
-        """
-        dimension, d = int(self._dataset.attrs["dimension"]), np.where(is_known, self._computed, 0.0)
-        lengths, low, high = self._lengths[self._query], d, d
-        if self._metric == "euclidean":
-            lost = _SINGLE * (lengths**2 + (lengths + d) ** 2)
-            low, high = np.sqrt(np.maximum(d**2 - lost, 0)), np.sqrt(d**2 + lost)
-        elif self._metric in ("angular", "ip"):
-            lost = _SINGLE * (lengths**2 if self._metric == "ip" else 1)
-            low, high = d - lost, d + lost
+    def misfits(convention: Convention) -> np.ndarray:
+        """Say which distances do not follow a convention, but for single precision."""
         ends = np.sort([convention.values(one, dimension) for one in (low, d, high)], axis=0)
         slack = _TOLERANCE * np.abs(ends[1]) + NOISE
-        fits = (ends[0] - slack <= self._found) & (self._found <= ends[2] + slack)
-        return fits | ~is_known
+        return is_known & ~((ends[0] - slack <= given) & (given <= ends[2] + slack))
 
-    def _difference(self, is_wrong: np.ndarray) -> str:
-        at = int(np.argmax(is_wrong))
-        query, place = self._query[at], self._place[at]
-        return (
-            f"query {query} (from 0) has row {self._truth.neighbors[query, place]:,} at {self._found[at]:.6g}"
-            f" in the file, and its {self._metric} distance is {self._computed[at]:.6g}"
+    own = Convention("", metric, lambda d, _: d)
+    known = [own, *(one for one in CONVENTIONS if one.metric == metric)]
+    fitting = next((one for one in known if not misfits(one).any()), None)
+    if fitting is None:
+        at = int(np.argmax(misfits(own)))
+        raise _refusal(
+            dataset,
+            f"query {query[at]} (from 0) has row {truth.neighbors[query[at], place[at]]:,} at {given[at]:.6g}"
+            f" in the file, and its {metric} distance is {computed[at]:.6g}",
         )
+    names = [fitting.name] if fitting.name else []
+    if not _ascends(found[1]) or (fitting is own and not _ascends(stored)):
+        names.append("neighbours out of order")
+    if not np.isfinite(stored[truth.neighbors >= 0]).all():
+        names.append("missing distances")
+    elif fitting is own:
+        off = np.abs(given - computed)[is_row]
+        if (off > ROUNDING / 2 * np.abs(computed[is_row]) + NOISE).any():
+            names.append("rounded distances")
+    return names
 
 
 def _chosen(queries: Any, numbers: np.ndarray) -> Any:

@@ -8,6 +8,8 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,8 +18,9 @@ import h5py
 import numpy as np
 from tqdm import tqdm
 
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import atomic_path, disk_errors, require_space
-from ann_benchmarks.common.sparse import SparseVectors
+from ann_benchmarks.common.sparse import SparseVectors, joined
 
 from ..ground_truth import exact_neighbors
 from ..vectors import open_rows
@@ -114,6 +117,33 @@ def write_sparse(
         train.close()
         with h5py.File(temporary, "r+") as file:
             file["neighbors"], file["distances"] = found
+
+
+def copy_sparse(
+    path: Path,
+    metric: str,
+    train: SparseRows,
+    test: SparseVectors,
+    held_out: np.ndarray,
+    find_truth: FindTruth | int,
+) -> None:
+    """Write a dataset; the rows are read twice: to count their values without zeros, then to copy them."""
+    dimension = max(train.dimension, test.dimension)
+    counts = np.concatenate([np.empty(0, np.int64), *(rows.counts for rows in _kept(train, held_out))])
+    if not len(counts) or not len(test):
+        raise UserError(
+            f"{train.label} has {len(counts)} rows for {len(test)} queries; it needs some of both"
+        )
+    blocks = _kept(train, held_out)
+    write_sparse(path, metric, (counts, dimension), blocks, replace(test, dimension=dimension), find_truth)
+
+
+def _kept(train: SparseRows, held_out: np.ndarray) -> Iterator[SparseVectors]:
+    for start, block in train.blocks():
+        here = held_out[(held_out >= start) & (held_out < start + len(block))] - start
+        edges = [-1, *here.tolist(), len(block)]
+        parts = [block[a + 1 : b] for a, b in pairwise(edges)]
+        yield joined(parts, block.dimension) if len(here) else block
 
 
 def write_sets(

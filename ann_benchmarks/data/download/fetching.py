@@ -5,19 +5,30 @@ import shutil
 import sys
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError, one_line
 from ann_benchmarks.common.files import disk_errors, require_space
 
-from .partial import DownloadRequest, Partial
-from .record import byte_bar
-from .server import IgnoresRanges, Refused, Remote, Session, Temporary, TooSlow, inquire, read_all, read_part
+from .partial import DownloadRequest, Partial, byte_bar
+from .server import (
+    IgnoresRanges,
+    Refused,
+    Remote,
+    Session,
+    Temporary,
+    TooSlow,
+    inquire,
+    read_all,
+    read_part,
+    start_aside,
+)
 
 ATTEMPTS = 5  # in a row that bring nothing new
 LEAST_PROGRESS = 1000  # bytes that count as something new
@@ -32,19 +43,17 @@ def fetch_files(files: Sequence[DownloadRequest], connections: int, hint: str) -
     if not missing:
         return
     for folder in {file.path.parent for file in missing}:
-        require_space(folder, 0)
+        require_space(folder, 0)  # makes it
     others = f" and {len(missing) - 1:,} other files" if len(missing) > 1 else ""
     print(f"downloading {missing[0].url}{others}", file=sys.stderr)
     tasks = [FileTask(file, hint) for file in missing]
     _work_off([task.inquire for task in tasks], connections)
-    needs: Counter[int] = Counter()  # by the disk
-    folders: dict[int, Path] = {}
+    needs: Counter[Path] = Counter()
     for task in tasks:
-        folder = task.request.path.parent
-        folders[folder.stat().st_dev] = folder
-        needs[folder.stat().st_dev] += max((task.length or 0) - task.partial.kept(), 0)
-    for device, size in needs.items():
-        require_space(folders[device], size)
+        needs[task.request.path.parent] += max((task.length or 0) - task.partial.kept(), 0)
+    for folder in needs:  # several folders may lie on one disk
+        device = folder.stat().st_dev
+        require_space(folder, sum(needs[other] for other in needs if other.stat().st_dev == device))
     lengths = [task.length for task in tasks]
     total = None if None in lengths else sum(length or 0 for length in lengths)
     name = missing[0].path.name if len(missing) == 1 else f"{len(missing):,} files"
@@ -61,30 +70,25 @@ Job = Callable[[Session, threading.Event], None]
 
 def _work_off(jobs: Sequence[Job], connections: int) -> None:
     """Run jobs on all connections until there are none; when one fails, the event ends the others."""
-    waiting, stop = deque(jobs), threading.Event()
-    outcomes: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
+    for job in jobs:
+        waiting.put(job)
+    outcomes: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    stop = threading.Event()
 
     def work() -> None:
-        try:
-            with Session() as session:
-                while waiting and not stop.is_set():
-                    try:
-                        job = waiting.popleft()
-                    except IndexError:  # another thread was faster
-                        break
-                    job(session, stop)
-            outcomes.put(None)
-        except BaseException as error:
-            outcomes.put(error)
+        with Session() as session:
+            while not stop.is_set():
+                try:
+                    job = waiting.get_nowait()
+                except queue.Empty:
+                    return
+                job(session, stop)
 
-    # Daemons: an interrupted run does not wait for a server that is silent.
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(max(1, min(connections, len(jobs))))]
-    for thread in threads:
-        thread.start()
+    threads = [start_aside(work, outcomes) for _ in range(max(1, min(connections, len(jobs))))]
     try:
         for _ in threads:
-            error = outcomes.get()
-            if error is not None:
+            if isinstance(error := outcomes.get(), BaseException):
                 raise error
     finally:
         stop.set()
@@ -141,16 +145,29 @@ class FileTask:
                 self.partial.close()
 
     def _fetch(self, bar: "tqdm[None]", session: Session, stop: threading.Event) -> None:
-        first, has_parts = self.request.first_bytes, bool(self.remote.validator)
-        self.partial.begin(self.remote)
+        first, url, remote = self.request.first_bytes, self.request.url, self.remote
+        self.partial.begin(remote)
         bar.update(self.partial.position)
+
+        def fetch_rest() -> None:
+            length = self.length or 0
+            while self.partial.position < length:
+                chunks = read_part(session, url, remote, self.partial.position, length)
+                self._take(chunks, length, stop, bar)
+
+        def fetch_whole() -> None:
+            bar.update(-self.partial.position)
+            self.partial.restart()
+            self._take(read_all(session, url, first), self.most(), stop, bar)
+
+        has_parts = bool(remote.validator)
         if has_parts:
             try:
-                self._persist(lambda: self._fetch_rest(session, stop, bar), stop)
+                self._persist(fetch_rest, stop)
             except IgnoresRanges:
                 has_parts = False
         if not has_parts:
-            self._persist(lambda: self._fetch_whole(session, stop, bar), stop)
+            self._persist(fetch_whole, stop)
             if first is None or self.partial.position < first:
                 self._check_size(self.partial.position)
         try:
@@ -159,18 +176,6 @@ class FileTask:
             if self.request.partial.exists():
                 raise
             raise self.failure(f"what arrived {error}", "try again") from None
-
-    def _fetch_rest(self, session: Session, stop: threading.Event, bar: "tqdm[None]") -> None:
-        length, url = self.length or 0, self.request.url
-        while self.partial.position < length:
-            chunks = read_part(session, url, self.remote, self.partial.position, length)
-            self._take(chunks, length, stop, bar)
-
-    def _fetch_whole(self, session: Session, stop: threading.Event, bar: "tqdm[None]") -> None:
-        bar.update(-self.partial.position)
-        self.partial.restart()
-        chunks = read_all(session, self.request.url, self.request.first_bytes)
-        self._take(chunks, self.most(), stop, bar)
 
     def _take(self, chunks: Iterator[bytes], most: int, stop: threading.Event, bar: "tqdm[None]") -> None:
         for chunk in chunks:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 from urllib.parse import urljoin
 
 import requests
@@ -143,10 +144,18 @@ def _answer(session: requests.Session, url: str, headers: dict[str, str]) -> Ite
         raise Refused(_shortened(error)) from None
 
 
-def _sent(session: requests.Session, url: str, headers: Mapping[str, str]) -> requests.Response:
+def _sent(session: requests.Session, url: str, headers: Mapping[str, str]) -> Any:
     """Return the answer of the address that a file has moved to, if it has; no body is read."""
     for _ in range(MOST_MOVES + 1):
-        response = _begun(partial(session.get, url, headers=headers, stream=True, timeout=TIMEOUT))
+        outcome: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        request = partial(session.get, url, headers=headers, stream=True, timeout=TIMEOUT)
+        start_aside(request, outcome)
+        try:
+            response = outcome.get(timeout=HEADER_SECONDS)
+        except queue.Empty:  # whatever comes between timeouts
+            raise Temporary(f"no answer has begun within {HEADER_SECONDS:.0f} s") from None
+        if isinstance(response, BaseException):
+            raise response
         target = requests.Session.get_redirect_target(session, response)
         if target is None:
             return response
@@ -155,24 +164,18 @@ def _sent(session: requests.Session, url: str, headers: Mapping[str, str]) -> re
     raise Refused(f"the file has moved more than {MOST_MOVES} times")
 
 
-def _begun(request: Callable[[], requests.Response]) -> requests.Response:
-    """Return an answer; Temporary where it takes too long to begin, whatever comes between timeouts."""
-    outcome: queue.SimpleQueue[requests.Response | BaseException] = queue.SimpleQueue()
+def start_aside(work: Callable[[], Any], outcomes: "queue.SimpleQueue[Any]") -> threading.Thread:
+    """Start work in a thread that nobody has to wait for; put what it returns or raises into `outcomes`."""
 
-    def send() -> None:
+    def run() -> None:
         try:
-            outcome.put(request())
+            outcomes.put(work())
         except BaseException as error:
-            outcome.put(error)
+            outcomes.put(error)
 
-    threading.Thread(target=send, daemon=True).start()
-    try:
-        found = outcome.get(timeout=HEADER_SECONDS)
-    except queue.Empty:
-        raise Temporary(f"no answer has begun within {HEADER_SECONDS:.0f} s") from None
-    if isinstance(found, BaseException):
-        raise found
-    return found
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread
 
 
 def _pieces(response: requests.Response) -> Iterator[bytes]:

@@ -7,6 +7,6 @@ from .filter import Predicate as Predicate
 from .filter import RowAttribute as RowAttribute
 from .filter import RowAttributes as RowAttributes
 from .matching import passing as passing
-from .naming import KINDS_WITH_NUMBERS as KINDS_WITH_NUMBERS
-from .naming import SYNTHETIC_KINDS as SYNTHETIC_KINDS
-from .naming import canonical_filter as canonical_filter
+from .named import KINDS_WITH_NUMBERS as KINDS_WITH_NUMBERS
+from .named import SYNTHETIC_KINDS as SYNTHETIC_KINDS
+from .named import canonical_filter as canonical_filter

@@ -16,7 +16,7 @@ from ann_benchmarks.common.names import too_long
 
 from ..vectors.reading import reading
 from .filter import RowAttribute
-from .naming import RESERVED_COLUMNS
+from .named import RESERVED_COLUMNS
 
 LONGEST_COLUMN = 63  # bytes of a name that PostgreSQL keeps
 LABEL_COLUMNS = ("labels", "id")  # of VectorDBBench's scalar_labels.parquet

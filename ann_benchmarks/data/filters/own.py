@@ -21,7 +21,7 @@ from ann_benchmarks.common.errors import closest, shown
 from ann_benchmarks.common.yaml_file import YamlFile
 
 from .filter import OPERATORS, RANGES, Filter, RowAttribute, make_filters
-from .naming import KINDS_WITH_NUMBERS
+from .named import KINDS_WITH_NUMBERS
 
 # Texts have no order that all servers share.
 KIND_OPERATORS = {

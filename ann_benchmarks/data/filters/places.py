@@ -16,8 +16,7 @@ from tqdm import tqdm
 
 from ..vectors.rows import Rows
 from .filter import Filter, make_filters
-from .generated import below
-from .naming import SyntheticSet
+from .named import SyntheticSet, below
 
 SAMPLE = 2**15  # rows that the tree is made of, at most
 LEAF = 16  # of them in a leaf, at least

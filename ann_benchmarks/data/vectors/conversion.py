@@ -1,13 +1,9 @@
 """Write vectors as NPY, in bounded memory; what is interrupted goes on where it stopped."""
 
-import fcntl
 import glob
 import hashlib
 import io
 import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,7 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.files import disk_errors, require_space, sync_folder
+from ann_benchmarks.common.files import disk_errors, require_space, sync_folder, unfinished_file
 
 from .rows import BLOCK_BYTES, Rows
 
@@ -34,9 +30,11 @@ def convert(rows: Rows, path: Path, dtype: Any = None) -> None:
     total = len(header) + len(rows) * row_bytes
     partial = path.with_name(f".{path.name}.{_identity(rows, stored)}.partial")
     require_space(path.parent, total - (partial.stat().st_size if partial.exists() else 0))
-    with disk_errors(path), _locked(partial) as file:
-        if file is None:
-            return  # while this run waited, another gave the file its name
+    with disk_errors(path):
+        file = unfinished_file(partial, f"writing {partial}")
+    if file is None:
+        return  # while this run waited, another gave the file its name
+    with disk_errors(path), file:
         for other in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
             if other != partial:
                 other.unlink()
@@ -45,26 +43,22 @@ def convert(rows: Rows, path: Path, dtype: Any = None) -> None:
         file.truncate(len(header) + done * row_bytes if done else 0)
         file.write(header)
         file.seek(len(header) + done * row_bytes)
-        noted = done
-        for stop in _written(rows, done, stored, file, f"writing {path.name}"):
-            if (stop - noted) * row_bytes >= CHECKPOINT_BYTES:
-                _sync(file)
-                noted = stop
+        synced = done
+        size = max(1, BLOCK_BYTES // (rows.shape[1] * max(stored.itemsize, rows.dtype.itemsize)))
+        title = f"writing {path.name}"
+        with tqdm(
+            None, title, len(rows), initial=done, unit="row", unit_scale=True, delay=1, disable=None
+        ) as bar:
+            for start in range(done, len(rows), size):
+                stop = min(start + size, len(rows))
+                file.write(np.ascontiguousarray(_cast(rows, start, stop, stored)).data)
+                bar.update(stop - start)
+                if (stop - synced) * row_bytes >= CHECKPOINT_BYTES:
+                    _sync(file)
+                    synced = stop
         _sync(file)
         partial.replace(path)
         sync_folder(path.parent)
-
-
-def _written(rows: Rows, done: int, stored: np.dtype, file: BinaryIO, title: str) -> Iterator[int]:
-    """Write the rows from `done` on; give how many there are after each block."""
-    size = max(1, BLOCK_BYTES // (rows.shape[1] * max(stored.itemsize, rows.dtype.itemsize)))
-    bar = tqdm(total=len(rows), initial=done, desc=title, unit="row", unit_scale=True, delay=1, disable=None)
-    with bar:
-        for start in range(done, len(rows), size):
-            stop = min(start + size, len(rows))
-            file.write(np.ascontiguousarray(_cast(rows, start, stop, stored)).data)
-            bar.update(stop - start)
-            yield stop
 
 
 def _cast(rows: Rows, start: int, stop: int, stored: np.dtype) -> np.ndarray:
@@ -92,19 +86,6 @@ def _header(shape: tuple[int, int], stored: np.dtype) -> bytes:
     }
     np.lib.format.write_array_header_1_0(buffer, description)
     return buffer.getvalue()
-
-
-@contextmanager
-def _locked(partial: Path) -> Iterator[BinaryIO | None]:
-    """Open the partial file for this run alone; None if another run has finished it meanwhile."""
-    with open(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "rb+") as file:  # noqa: PTH123
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"waiting for another run that is writing {partial}", file=sys.stderr)
-            fcntl.flock(file, fcntl.LOCK_EX)
-        same = partial.exists() and os.path.samestat(partial.stat(), os.fstat(file.fileno()))
-        yield file if same else None
 
 
 def _identity(rows: Rows, stored: np.dtype) -> str:

@@ -1,8 +1,9 @@
 """Vectors that lie row by row in a file: NPY, NPZ, HDF5, the big-ann formats, and fvecs, bvecs and ivecs."""
 
-import threading
 import zipfile
 from bisect import bisect_left
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,49 +16,7 @@ from ann_benchmarks.common.hdf5 import is_plain, lacking, open_hdf5_file
 from .reading import OffsetFile, choose, reading, require_vectors, row_range
 from .rows import BLOCK_BYTES, LockedRows, Rows
 
-BIG_ANN_TYPES = {".fbin": "<f4", ".u8bin": "u1", ".i8bin": "i1"}
-TEXMEX_TYPES = {".fvecs": "<f4", ".bvecs": "u1", ".ivecs": "<i4"}
 PREFIX = 4  # bytes of the dimension before each row of fvecs, bvecs and ivecs, an int32
-
-
-class ArchiveMember:
-    """An array of an NPZ archive, read as a stream: going back begins anew, going on costs nothing."""
-
-    def __init__(self, path: Path, name: str) -> None:
-        self.path, self._name = path.absolute(), name
-        self._lock, self._member = threading.Lock(), None
-
-    @property
-    def size(self) -> int:
-        """Bytes of the array and its header."""
-        with zipfile.ZipFile(self.path) as archive:
-            return archive.getinfo(self._name).file_size
-
-    def read_into(self, array: np.ndarray, offset: int) -> int:
-        """Fill a contiguous array from the bytes at `offset`; return how many there were."""
-        view, done = array.reshape(-1).view(np.uint8).data, 0
-        with self._lock:
-            member: Any = self._member or self.open()
-            self._member = None  # not used again after an error
-            if member.tell() != offset:
-                member.seek(offset)
-            while done < len(view) and (got := member.readinto(view[done:])):
-                done += got
-            self._member = member
-        return done
-
-    def open(self) -> Any:
-        """Open the member, which keeps the archive open."""
-        with zipfile.ZipFile(self.path) as archive:
-            return archive.open(self._name)
-
-    def close(self) -> None:
-        """Close the file when whoever is reading it has finished."""
-        with self._lock:
-            self._member = None
-
-    def __reduce__(self) -> Any:
-        return ArchiveMember, (self.path, self._name)
 
 
 class FlatRows(Rows):
@@ -67,22 +26,13 @@ class FlatRows(Rows):
     the disk fails or the file has become shorter a map ends the process.
     """
 
-    def __init__(
-        self, file: OffsetFile | ArchiveMember, label: str, offset: int, shape: tuple[int, int], dtype: Any
-    ) -> None:
+    def __init__(self, file: OffsetFile, label: str, offset: int, shape: tuple[int, int], dtype: Any) -> None:
         self._stored: np.dtype[Any] = np.dtype(dtype)
         require_vectors(label, shape, self._stored)
         self.label, self.shape, self.dtype = label, shape, self._stored.newbyteorder("=")
         self.paths = (file.path,)
         self._file, self._offset, self._row_bytes = file, offset, shape[1] * self._stored.itemsize
-        size, promised = file.size, offset + self.nbytes
-        if size < promised:
-            whole = max(0, size - offset) // max(1, self._row_bytes)
-            raise UserError(
-                f"cannot read {label}: its header promises {shape[0]:,} rows of {shape[1]} "
-                f"{self.dtype}, {promised:,} bytes, but the file has {size:,}, which end in row {whole} "
-                "(from 0); fetch or write it again"
-            )
+        _require_whole(self, offset, file.size)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return rows, in an array of their own."""
@@ -103,7 +53,7 @@ class FlatRows(Rows):
     def mapped(self) -> np.ndarray | None:
         """Return a copy-on-write map; a read-only one where the file is larger than the OS grants memory."""
         is_aligned = self._stored.isnative and not self._offset % self._stored.itemsize
-        if not is_aligned or not self.nbytes or isinstance(self._file, ArchiveMember):
+        if not is_aligned or not self.nbytes:
             return None
         with reading(self.label):
             place = {"dtype": self.dtype, "offset": self._offset, "shape": self.shape}
@@ -117,11 +67,23 @@ class FlatRows(Rows):
         self._file.close()
 
 
+def _require_whole(rows: Rows, offset: int, size: int) -> None:
+    """Raise UserError unless `size` bytes hold the rows that come after `offset`."""
+    promised = offset + rows.nbytes
+    if size < promised:
+        whole = max(0, size - offset) // max(1, rows.shape[1] * rows.dtype.itemsize)
+        raise UserError(
+            f"cannot read {rows.label}: its header promises {len(rows):,} rows of {rows.shape[1]} "
+            f"{rows.dtype}, {promised:,} bytes, but the file has {size:,}, which end in row {whole} "
+            "(from 0); fetch or write it again"
+        )
+
+
 class TexmexRows(FlatRows):
     """Rows that each have their dimension before them, the same in all."""
 
     def __init__(self, path: Path, dtype: str) -> None:
-        self._file, self.label = OffsetFile(path), str(path)
+        self._file = OffsetFile(path)
         with reading(path):
             size = self._file.size
             dimension = self._prefix(0) if size >= PREFIX else 0
@@ -131,30 +93,24 @@ class TexmexRows(FlatRows):
             )
         row_bytes = PREFIX + dimension * np.dtype(dtype).itemsize
         rows, rest = divmod(size, row_bytes)
-        super().__init__(self._file, self.label, 0, (rows, dimension), dtype)
+        super().__init__(self._file, str(path), 0, (rows, dimension), dtype)
         self._row_bytes = row_bytes
         if rest:
-            self._explain(rest)
+            # After a row of another length none begins where it should, so that the first can be bisected.
+            with reading(path):
+                starts = range(0, rows * row_bytes, row_bytes)
+                odd = bisect_left(starts, True, key=lambda start: self._prefix(start) != dimension)
+                if odd < rows:
+                    raise self._uneven(odd, self._prefix(starts[odd]))
+            raise UserError(
+                f"cannot read {self.where(rows)}: it has {rest} bytes where the rows before it have "
+                f"{row_bytes}; the file is cut short, fetch it again"
+            )
 
     def _prefix(self, offset: int) -> int:
         found = np.zeros(1, "<i4")
         self._file.read_into(found, offset)
         return int(found[0])
-
-    def _explain(self, rest: int) -> None:
-        """Tell a row of another dimension from a last row that is cut short."""
-        rows, dimension = self.shape
-        # After a row of another length none begins where it should, so that the first can be bisected.
-        with reading(self.label):
-            odd = bisect_left(
-                range(rows), True, key=lambda row: self._prefix(row * self._row_bytes) != dimension
-            )
-        if odd < rows:
-            raise self._uneven(odd, self._prefix(odd * self._row_bytes))
-        raise UserError(
-            f"cannot read {self.where(rows)}: it has {rest} bytes where the rows before it have "
-            f"{self._row_bytes}; the file is cut short, fetch it again"
-        )
 
     def _uneven(self, row: int, found: int) -> UserError:
         return UserError(
@@ -182,46 +138,59 @@ class TexmexRows(FlatRows):
         """Return None: the prefixes lie between the rows."""
 
 
-class ChunkedRows(LockedRows):
-    """Rows that only HDF5 itself can find or convert: in chunks, compressed, of numbers unlike numpy's."""
+class StoredRows(LockedRows):
+    """Rows that only a library can find or convert; `load` gives what is sliced, an array or its like."""
 
-    _file: h5py.File | None
+    _loaded: Any
 
-    def __init__(self, path: Path, label: str, key: str, stored: h5py.Dataset) -> None:
+    def __init__(
+        self, path: Path, label: str, shape: tuple[int, int], dtype: np.dtype, load: Callable[[], Any]
+    ) -> None:
         super().__init__()
-        self.label, self.shape, self.dtype = label, stored.shape, stored.dtype.newbyteorder("=")
-        self.paths, self._key = (path.absolute(),), key
+        require_vectors(label, shape, dtype)
+        self.label, self.shape, self.dtype = label, shape, dtype.newbyteorder("=")
+        self.paths, self._load = (path.absolute(),), load
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return rows, in an array of their own."""
         with self._lock, reading(row_range(self.label, start, stop)):
-            if self._file is None:
-                self._file = open_hdf5_file(self.paths[0])
-            rows: np.ndarray = self._file[self._key][start:stop]
-        return rows.astype(self.dtype, copy=False)
+            if self._loaded is None:
+                self._loaded = self._load()
+            return np.array(self._loaded[start:stop], self.dtype)
 
     def _closed(self) -> dict[str, Any]:
-        return {"_file": None}
+        return {"_loaded": None}
 
 
 def open_npy(path: Path) -> FlatRows:
     """Open an NPY file of any version, stored row by row."""
     with reading(path), path.open("rb") as file:
-        return _array_rows(file, OffsetFile(path), str(path))
+        shape, dtype = _npy_header(file, str(path))
+        return FlatRows(OffsetFile(path), str(path), file.tell(), shape, dtype)
 
 
-def open_npz(path: Path, key: str) -> FlatRows:
-    """Open an array of an archive: `key`, else the only one."""
+def open_npz(path: Path, key: str) -> Rows:
+    """Open an array of an archive: `key`, else the only one. Its first read takes it into memory whole."""
     with reading(path):
         with zipfile.ZipFile(path) as archive:
             names = [name[:-4] for name in archive.namelist() if name.endswith(".npy")]
-        key = choose(path, "array", names, key)
-        member = ArchiveMember(path, f"{key}.npy")
-        with member.open() as file:
-            return _array_rows(file, member, f"{path}:{key}")
+            key = choose(path, "array", names, key)
+            size = archive.getinfo(f"{key}.npy").file_size
+            with archive.open(f"{key}.npy") as member:
+                shape, dtype = _npy_header(member, f"{path}:{key}")
+                offset = member.tell()
+        rows = StoredRows(path, f"{path}:{key}", shape, dtype, partial(_archived, path.absolute(), key))
+        _require_whole(rows, offset, size)
+        return rows
 
 
-def _array_rows(opened: Any, file: OffsetFile | ArchiveMember, label: str) -> FlatRows:
+def _archived(path: Path, key: str) -> np.ndarray:
+    with np.load(path, allow_pickle=False) as archive:
+        array: np.ndarray = archive[key]
+    return array
+
+
+def _npy_header(opened: Any, label: str) -> tuple[tuple[int, int], np.dtype[Any]]:
     """Read the header of an array; its rows, which come next, must be in one piece each."""
     # Version 3.0 differs from 2.0 only in the names of fields.
     is_first = np.lib.format.read_magic(opened) == (1, 0)
@@ -232,7 +201,7 @@ def _array_rows(opened: Any, file: OffsetFile | ArchiveMember, label: str) -> Fl
             f"{label} is stored column by column; save numpy.ascontiguousarray(...) of it instead"
         )
     require_vectors(label, shape, dtype)
-    return FlatRows(file, label, opened.tell(), (shape[0], shape[1]), dtype)
+    return shape, dtype
 
 
 def open_big_ann(path: Path, dtype: str) -> FlatRows:
@@ -271,4 +240,8 @@ def open_hdf5(path: Path, key: str) -> Rows:
             raise UserError(f"{label} {problem}")
         if is_plain(stored):
             return FlatRows(OffsetFile(path), label, stored.id.get_offset(), stored.shape, stored.dtype)
-        return ChunkedRows(path, label, key, stored)
+        return StoredRows(path, label, stored.shape, stored.dtype, partial(_chunked, path.absolute(), key))
+
+
+def _chunked(path: Path, key: str) -> h5py.Dataset:
+    return open_hdf5_file(path)[key]

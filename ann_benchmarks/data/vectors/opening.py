@@ -1,11 +1,8 @@
 """Open vectors, and published neighbours, by what their files are called."""
 
-import hashlib
-from bisect import bisect_right
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,12 +10,33 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import require_file
 from ann_benchmarks.common.names import matching, natural_order
 
-from .files import BIG_ANN_TYPES, TEXMEX_TYPES, TexmexRows, open_big_ann, open_hdf5, open_npy, open_npz
+from .files import TexmexRows, open_big_ann, open_hdf5, open_npy, open_npz
 from .reading import format_suffix, reading
-from .rows import FirstRows, LockedRows, Rows
+from .rows import FirstRows, JoinedRows, Rows
 
-_SUFFIXES = (".npy", ".npz", ".hdf5", ".h5", ".parquet", *BIG_ANN_TYPES, *TEXMEX_TYPES)
-OPEN_PARTS = 64  # fewer than the files that a process may have open
+BIG_ANN_TYPES = {".fbin": "<f4", ".u8bin": "u1", ".i8bin": "i1"}
+TEXMEX_TYPES = {".fvecs": "<f4", ".bvecs": "u1", ".ivecs": "<i4"}
+
+
+def _open_parquet(path: Path, key: str) -> Rows:
+    from .parquet import open_parquet
+
+    return open_parquet(path, key)
+
+
+# What opens a file of several arrays, one of which a key names, and a file of one, by suffix.
+_KEYED: dict[str, Callable[[Path, str], Rows]] = {
+    ".npz": open_npz,
+    ".hdf5": open_hdf5,
+    ".h5": open_hdf5,
+    ".parquet": _open_parquet,
+}
+_SINGLE: dict[str, Callable[[Path], Rows]] = {
+    ".npy": open_npy,
+    **{suffix: partial(open_big_ann, dtype=dtype) for suffix, dtype in BIG_ANN_TYPES.items()},
+    **{suffix: partial(TexmexRows, dtype=dtype) for suffix, dtype in TEXMEX_TYPES.items()},
+}
+_SUFFIXES = (".npy", *_KEYED, *BIG_ANN_TYPES, *TEXMEX_TYPES)
 FORMATS = f"{', '.join(_SUFFIXES[:-1])} or {_SUFFIXES[-1]}"
 
 
@@ -40,23 +58,13 @@ def open_rows(path: Path | str, key: str = "", count: int | None = None) -> Rows
 
 def _open(path: Path, key: str) -> Rows:
     suffix = format_suffix(path)
-    if suffix == ".npz":
-        return open_npz(path, key)
-    if suffix in (".hdf5", ".h5"):
-        return open_hdf5(path, key)
-    if suffix == ".parquet":
-        from .parquet import open_parquet
-
-        return open_parquet(path, key)
-    if suffix != ".npy" and suffix not in BIG_ANN_TYPES and suffix not in TEXMEX_TYPES:
+    if suffix in _KEYED:
+        return _KEYED[suffix](path, key)
+    if suffix not in _SINGLE:
         raise UserError(f"{path} must have a known format; give a file ending in {FORMATS}")
     if key:
         raise UserError(f"{path} holds one array; give its path without ':{key}'")
-    if suffix == ".npy":
-        return open_npy(path)
-    if suffix in BIG_ANN_TYPES:
-        return open_big_ann(path, BIG_ANN_TYPES[suffix])
-    return TexmexRows(path, TEXMEX_TYPES[suffix])
+    return _SINGLE[suffix](path)
 
 
 def open_parts(paths: Sequence[Path], key: str = "") -> Rows:
@@ -97,91 +105,6 @@ def _files_in(folder: Path) -> list[Path]:
     if len(found) > 1:
         raise UserError(f"{folder} has {' and '.join(found)} files; choose with {folder}/*{found[0]}")
     return sorted(files, key=lambda path: natural_order(path.name))
-
-
-class JoinedRows(LockedRows):
-    """Rows of several files end to end, of one dimension and element type; empty parts may be anything."""
-
-    _recent: dict[int, None]  # parts that are open, the longest ago first
-
-    def __init__(self, parts: Sequence[Rows]) -> None:
-        super().__init__()
-        filled = [part for part in parts if len(part)] or parts[:1]
-        if not filled:
-            raise UserError("vectors in parts need at least one part")
-        first = filled[0]
-        for part in filled:
-            if part.shape[1] != first.shape[1] or part.dtype != first.dtype:
-                raise UserError(
-                    f"{part.label} has rows of {part.shape[1]} {part.dtype} where {first.label} has "
-                    f"{first.shape[1]} {first.dtype}; all parts must agree"
-                )
-        self._parts = list(filled)
-        self._starts = [0, *accumulate(len(part) for part in filled)]
-        self.shape, self.dtype = (self._starts[-1], first.shape[1]), first.dtype
-        others = len(filled) - 1
-        self.label = f"{first.label} and {others} more" if others else first.label
-        self.paths = tuple(path for part in filled for path in part.paths)
-
-    def read(self, start: int, stop: int) -> np.ndarray:
-        """Return rows, in an array of their own."""
-        number = self._number(start)
-        if stop <= self._starts[number + 1]:
-            first = self._starts[number]
-            return self._opened(number).read(start - first, stop - first)
-        rows = np.empty((stop - start, self.shape[1]), self.dtype)
-        at = start
-        while at < stop:
-            first, end = self._starts[number], min(stop, self._starts[number + 1])
-            rows[at - start : end - start] = self._opened(number).read(at - first, end - first)
-            number, at = number + 1, end
-        return rows
-
-    def take(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the rows of these numbers, each part read once."""
-        numbers = np.asarray(numbers)
-        found = np.empty((len(numbers), self.shape[1]), self.dtype)
-        part_of = np.searchsorted(self._starts, numbers, side="right") - 1
-        for number in np.unique(part_of):
-            here = part_of == number
-            found[here] = self._opened(int(number)).take(numbers[here] - self._starts[number])
-        return found
-
-    def mapped(self) -> np.ndarray | None:
-        """Return the map of a single part."""
-        return self._parts[0].mapped() if len(self._parts) == 1 else None
-
-    def fingerprint(self) -> str:
-        """Return a digest of those of the parts, if each has one, as Parquet files do."""
-        parts = [part.fingerprint() for part in self._parts]
-        return hashlib.blake2b("".join(parts).encode(), digest_size=16).hexdigest() if all(parts) else ""
-
-    def where(self, row: int) -> str:
-        """Say which row of which part this is."""
-        number = self._number(row)
-        return self._parts[number].where(row - self._starts[number])
-
-    def close(self) -> None:
-        """Close the files of all parts."""
-        for part in self._parts:
-            part.close()
-
-    def _closed(self) -> dict[str, Any]:
-        return {"_recent": {}}
-
-    def _number(self, row: int) -> int:
-        return min(bisect_right(self._starts, row), len(self._parts)) - 1
-
-    def _opened(self, number: int) -> Rows:
-        """Return a part that is about to be read; what was read longest ago is closed."""
-        with self._lock:
-            self._recent.pop(number, None)
-            self._recent[number] = None
-            if len(self._recent) > OPEN_PARTS:
-                oldest = next(iter(self._recent))
-                del self._recent[oldest]
-                self._parts[oldest].close()
-        return self._parts[number]
 
 
 def read_neighbors(path: Path) -> np.ndarray:

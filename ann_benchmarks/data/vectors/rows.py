@@ -1,9 +1,11 @@
 """The interface to vectors that may be larger than memory: rows by range."""
 
+import hashlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from ann_benchmarks.common.errors import UserError
 
 BLOCK_BYTES = 4 * 2**20  # `blocks` and `take` read so much at once
 GAP_BYTES = 2**15  # a gap between rows that is read along with them: about as fast as another read
+OPEN_PARTS = 64  # fewer than the files that a process may have open
 PIECE_BYTES = 2**20  # checked at once: it stays in the processor's cache
 
 
@@ -27,6 +30,7 @@ class Rows(ABC):
     label: str  # what errors call it: the path, and what of the file is meant
     shape: tuple[int, int]
     dtype: np.dtype[Any]
+    ndim = 2
     paths: tuple[Path, ...] = ()  # the files; none for rows in memory
 
     @abstractmethod
@@ -69,11 +73,6 @@ class Rows(ABC):
         return
 
     @property
-    def ndim(self) -> int:
-        """Always 2."""
-        return 2
-
-    @property
     def nbytes(self) -> int:
         """Size of all rows as an array."""
         return self.shape[0] * self.shape[1] * self.dtype.itemsize
@@ -88,9 +87,7 @@ class Rows(ABC):
                 return self.read(start, max(start, stop))
             return self.take(np.arange(start, stop, step))
         if isinstance(key, int | np.integer):
-            row = int(key) + (len(self) if key < 0 else 0)
-            if not 0 <= row < len(self):
-                raise IndexError(f"row {key} of {len(self)}")
+            row = range(len(self))[int(key)]
             vector: np.ndarray = self.read(row, row + 1)[0]
             return vector
         numbers = np.asarray(key)
@@ -146,28 +143,114 @@ class LockedRows(Rows):
         self._lock = threading.Lock()
 
 
-class RowsOfOthers(Rows):
-    """Rows that are read from others: all of them, unless a subclass says otherwise."""
+class JoinedRows(LockedRows):
+    """Rows of several files end to end, of one dimension and element type; empty parts may be anything."""
 
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
-        self.label, self.shape, self.dtype, self.paths = rows.label, rows.shape, rows.dtype, rows.paths
+    _recent: dict[int, None]  # parts that are open, the longest ago first
+
+    def __init__(self, parts: Sequence[Rows]) -> None:
+        super().__init__()
+        filled = [part for part in parts if len(part)] or parts[:1]
+        if not filled:
+            raise UserError("vectors in parts need at least one part")
+        first = filled[0]
+        for part in filled:
+            if part.shape[1] != first.shape[1] or part.dtype != first.dtype:
+                raise UserError(
+                    f"{part.label} has rows of {part.shape[1]} {part.dtype} where {first.label} has "
+                    f"{first.shape[1]} {first.dtype}; all parts must agree"
+                )
+        self._parts = list(filled)
+        self._starts = [0, *accumulate(len(part) for part in filled)]
+        self.shape, self.dtype = (self._starts[-1], first.shape[1]), first.dtype
+        others = len(filled) - 1
+        self.label = f"{first.label} and {others} more" if others else first.label
+        self.paths = tuple(path for part in filled for path in part.paths)
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Return rows as the others do."""
-        return self._rows.read(start, stop)
+        """Return rows, in an array of their own."""
+        number, pieces = self._number(start), []
+        while start < stop or not pieces:
+            first, end = self._starts[number], min(stop, self._starts[number + 1])
+            pieces.append(self._opened(number).read(start - first, end - first))
+            number, start = number + 1, end
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def take(self, numbers: np.ndarray) -> np.ndarray:
-        """Return rows as the others do."""
-        return self._rows.take(numbers)
+        """Return the rows of these numbers, each part read once."""
+        numbers = np.asarray(numbers)
+        found = np.empty((len(numbers), self.shape[1]), self.dtype)
+        part_of = np.searchsorted(self._starts, numbers, side="right") - 1
+        for number in np.unique(part_of):
+            here = part_of == number
+            found[here] = self._opened(int(number)).take(numbers[here] - self._starts[number])
+        return found
 
     def mapped(self) -> np.ndarray | None:
-        """Return the others' map."""
-        return self._rows.mapped()
+        """Return the map of a single part."""
+        return self._parts[0].mapped() if len(self._parts) == 1 else None
 
     def fingerprint(self) -> str:
-        """Return that of the others."""
-        return self._rows.fingerprint()
+        """Return a digest of those of the parts, if each has one, as Parquet files do."""
+        parts = [part.fingerprint() for part in self._parts]
+        return hashlib.blake2b("".join(parts).encode(), digest_size=16).hexdigest() if all(parts) else ""
+
+    def where(self, row: int) -> str:
+        """Say which row of which part this is."""
+        number = self._number(row)
+        return self._parts[number].where(row - self._starts[number])
+
+    def close(self) -> None:
+        """Close the files of all parts."""
+        for part in self._parts:
+            part.close()
+
+    def _closed(self) -> dict[str, Any]:
+        return {"_recent": {}}
+
+    def _number(self, row: int) -> int:
+        return min(bisect_right(self._starts, row), len(self._parts)) - 1
+
+    def _opened(self, number: int) -> Rows:
+        """Return a part that is about to be read; what was read longest ago is closed."""
+        with self._lock:
+            self._recent.pop(number, None)
+            self._recent[number] = None
+            if len(self._recent) > OPEN_PARTS:
+                self._parts[oldest := next(iter(self._recent))].close()
+                del self._recent[oldest]
+        return self._parts[number]
+
+
+class FirstRows(Rows):
+    """The first rows of others, all of them without `count`; checked as they are read if there is a metric.
+
+    A checked read raises UserError for NaN, infinity or, if the metric is angular, a row of zeros. The map is
+    not checked.
+    """
+
+    def __init__(self, rows: Rows, count: int | None = None, metric: str | None = None) -> None:
+        self._rows, self._metric = rows, metric
+        self.label, self.dtype, self.paths = rows.label, rows.dtype, rows.paths
+        self.shape = (len(rows) if count is None else count), rows.shape[1]
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """Return rows that are good."""
+        return self._good(self._rows.read(start, stop), range(start, stop))
+
+    def take(self, numbers: np.ndarray) -> np.ndarray:
+        """Return rows that are good."""
+        return self._good(self._rows.take(numbers), numbers)
+
+    def mapped(self) -> np.ndarray | None:
+        """Return the beginning of the others' map."""
+        rows = self._rows.mapped()
+        return None if rows is None else rows[: len(self)]
+
+    def fingerprint(self) -> str:
+        """Return that of the others, with the number of rows unless it is that of all."""
+        whole = self._rows.fingerprint()
+        return f"first {len(self)} of {whole}" if whole and len(self) < len(self._rows) else whole
 
     def where(self, row: int) -> str:
         """Say which row this is, as the others do."""
@@ -177,68 +260,26 @@ class RowsOfOthers(Rows):
         """Close the others' files."""
         self._rows.close()
 
-
-class FirstRows(RowsOfOthers):
-    """The first rows of others."""
-
-    def __init__(self, rows: Rows, count: int) -> None:
-        super().__init__(rows)
-        self.shape = (count, rows.shape[1])
-
-    def mapped(self) -> np.ndarray | None:
-        """Return the beginning of the others' map."""
-        rows = self._rows.mapped()
-        return None if rows is None else rows[: len(self)]
-
-    def fingerprint(self) -> str:
-        """Return that of the others, with the number of rows."""
-        whole = self._rows.fingerprint()
-        return f"first {len(self)} of {whole}" if whole else ""
-
-
-def checked(rows: Rows, metric: str = "") -> Rows:
-    """Return the same rows; every read of them raises UserError for NaN, infinity or, if angular, zeros."""
-    if isinstance(rows, CheckedRows) and rows.metric == metric:
-        return rows
-    return CheckedRows(rows, metric)
-
-
-class CheckedRows(RowsOfOthers):
-    """Rows that are checked when they are read; the map is not."""
-
-    def __init__(self, rows: Rows, metric: str) -> None:
-        super().__init__(rows)
-        self.metric = metric
-
-    def read(self, start: int, stop: int) -> np.ndarray:
-        """Return rows that are good."""
-        block = self._rows.read(start, stop)
-        self._check(block, lambda row: start + row)
-        return block
-
-    def take(self, numbers: np.ndarray) -> np.ndarray:
-        """Return rows that are good."""
-        block = self._rows.take(numbers)
-        self._check(block, lambda row: int(numbers[row]))
-        return block
-
-    def _check(self, block: np.ndarray, number: Callable[[int], int]) -> None:
-        for start, bad in _bad_rows(block, self.metric == "angular"):
-            row = int(np.argmax(bad))
-            vector = block[start + row]
+    def _good(self, block: np.ndarray, numbers: Sequence[int] | np.ndarray) -> np.ndarray:
+        for row in [] if self._metric is None else _bad_rows(block, self._metric == "angular"):
+            vector = block[row]
             wrong = ~np.isfinite(vector)
             if wrong.any():
                 found = f"has {'NaN' if np.isnan(vector).any() else 'infinity'} as number {np.argmax(wrong)}"
                 expected = "(from 0) where a finite number is expected"
             else:
                 found, expected = "is all zeros", "where angular needs a direction"
-            raise UserError(
-                f"{self.where(number(start + row))} {found} {expected}; correct or remove the row"
-            )
+            raise UserError(f"{self.where(int(numbers[row]))} {found} {expected}; correct or remove the row")
+        return block
 
 
-def _bad_rows(block: np.ndarray, angular: bool) -> Iterator[tuple[int, np.ndarray]]:
-    """Give (first row, which rows are bad) of each piece that has bad rows."""
+def checked(rows: Rows, metric: str = "") -> Rows:
+    """Return the same rows; every read of them is checked for this metric."""
+    return FirstRows(rows, metric=metric)
+
+
+def _bad_rows(block: np.ndarray, angular: bool) -> Iterator[int]:
+    """Give the first bad row of each piece of a block that has one."""
     size = max(1, PIECE_BYTES // max(1, block.shape[1] * block.itemsize))
     for start in range(0, len(block), size):
         piece = block[start : start + size]
@@ -247,7 +288,7 @@ def _bad_rows(block: np.ndarray, angular: bool) -> Iterator[tuple[int, np.ndarra
             if angular:
                 bad |= ~piece.any(axis=1)
             if bad.any():
-                yield start, bad
+                yield start + int(np.argmax(bad))
 
 
 def _doubtful(piece: np.ndarray, angular: bool) -> bool:

@@ -3,13 +3,14 @@
 import gzip
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.files import open_regular, require_file, require_space
+from ann_benchmarks.common.files import disk_errors, open_regular, require_file, require_space, scratch_path
 from ann_benchmarks.common.hdf5 import is_plain, open_hdf5_file
 from ann_benchmarks.common.sparse import SparseVectors, joined
 from ann_benchmarks.common.text import DAMAGE
@@ -126,6 +127,24 @@ def open_sparse(path: Path) -> SparseRows:
     """Open a .csr file, which is read by range, or an NPZ, which is read whole."""
     require_file(path, "give the path of a .csr, .csr.gz or .npz file")
     return open_csr(path) if path.suffix != ".npz" else _open_npz(path)
+
+
+@contextmanager
+def opened_sparse(path: Path, folder: Path) -> Iterator[SparseRows]:
+    """Open a file; what is compressed is unpacked in `folder` for the time."""
+    if not path.name.endswith(".gz"):
+        yield open_sparse(path)
+        return
+    if not path.is_file():
+        raise UserError(f"the file {path} does not exist; give the path of a .csr, .csr.gz or .npz file")
+    target = folder / path.name.removesuffix(".gz")
+    with scratch_path(target) as unpacked:
+        with disk_errors(target):
+            unpack(path, unpacked)
+        rows = open_csr(unpacked)
+        rows.label = str(path)
+        yield rows
+        rows.close()
 
 
 def open_csr(path: Path) -> SparseRows:
