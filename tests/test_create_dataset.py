@@ -1,7 +1,6 @@
 import re
 import resource
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -150,10 +149,10 @@ ROWS = [[1.0, 2.0]] * 170
 
 WRONG = {
     "NaN": (lambda: save_npy(changed(321, np.nan)), "angular", r"v\.npy row 321 \(from 0\) has NaN"),
-    "too large": (lambda: save_npy(changed(7, 1).astype("f8") * 1e39), "ip", r"row 0 .*beyond float32"),
+    "too large": (lambda: save_npy(changed(7, 1).astype("f8") * 1e39), "ip", r"which float32 cannot hold"),
     "zero": (lambda: save_npy(changed(599, 0)), "angular", r"row 599 .* is all zeros"),
     "not bits": (lambda: save_npy(changed(3, 2) > 0.5 + np.zeros(8)), "cosine", r"unknown metric 'cosine'"),
-    "numbers as bits": (lambda: save_npy(VECTORS), "hamming", r"row 0 .*more than 0 and 1"),
+    "numbers as bits": (lambda: save_npy(VECTORS), "hamming", r"row 0 .*which bool cannot hold"),
     "folder": (lambda: ".", "ip", r"\. has no file ending in \.npy"),
     "folder of two formats": (
         lambda: save_npy(VECTORS) and save_npz(a=VECTORS) and ".", "ip",
@@ -256,19 +255,3 @@ def test_a_disk_that_fills_leaves_nothing() -> None:
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert done.stderr.startswith("error: cannot write data/mine.hdf5: ") and done.stderr.count("\n") == 1
     assert list(Path("data").iterdir()) == []
-
-
-def test_memory_stays_bounded() -> None:
-    with Path("big.npz").open("wb") as file:
-        np.savez(file, v=np.zeros((200_000, 256), np.float32) + np.arange(256, dtype=np.float32))  # 205 MB
-    code = (
-        "import resource, sys; from ann_benchmarks.data.datasets.own import create_own\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "from ann_benchmarks.data.vectors import open_source\n"
-        "from ann_benchmarks.data.datasets.own import _usable\n"
-        "assert sum(len(block) for _, block in _usable(open_source('big.npz'), 'ip')) == 200_000\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
-    )
-    env = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 150 * 1024  # KiB

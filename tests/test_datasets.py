@@ -187,7 +187,7 @@ def test_damaged_files_are_named() -> None:
         ({"train": np.ones(20, np.float32)}, "train is \\(20,\\)"),
         ({"train": np.full((20, 3), b"x")}, "do not hold numbers"),
         ({"distances": np.ones((3, 5))}, "2 queries, but distances \\(3, 5\\)"),
-        ({"neighbors": np.ones((2, 4))}, "neighbors \\(2, 4\\)"),
+        ({"neighbors": np.ones((2, 4), int)}, "neighbors \\(2, 4\\)"),
         ({"attrs": {"distance": "cosine"}}, "its distance is 'cosine'"),
         ({"attrs": {}}, "its distance is 'missing', but must be one of"),
         ({"attrs": {"distance": "angular", "dimension": 4}}, "its dimension is 4 but its rows have 3"),

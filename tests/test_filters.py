@@ -11,13 +11,7 @@ from scipy.sparse import random as random_sparse
 from scipy.sparse import save_npz
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.data.datasets import (
-    dataset_path,
-    get_dataset,
-    prepare_filters,
-    stored_truth,
-    truth_file,
-)
+from ann_benchmarks.data.datasets import dataset_path, get_dataset, prepare_filters, stored_truth, truth_file
 from ann_benchmarks.data.datasets.catalog import dataset_table
 from ann_benchmarks.data.datasets.filtering import FilterFiles, add_own_filters
 from ann_benchmarks.data.datasets.maintenance import verify_dataset

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.data.ground_truth import exact_neighbors
+from ann_benchmarks.data.ground_truth import SearchOptions, exact_neighbors
 from ann_benchmarks.data.ground_truth import span as searching
 from ann_benchmarks.data.ground_truth.span import Problem, search_span
 from ann_benchmarks.data.ground_truth.truth import PartialTruth
@@ -39,7 +39,7 @@ def assert_exact(metric: str, train, queries, k: int, cuts=CUTS) -> None:
 
 
 def searched_in_spans(problem: Problem, train, threads: int, spans: int) -> PartialTruth:
-    found = PartialTruth(problem, len(train), spans)
+    found = PartialTruth(problem, train, spans, SearchOptions(), len(train))
     edges = np.linspace(0, len(train), spans + 1).astype(int)
     for number in reversed(range(spans)):  # as from a cluster, in any order
         span = range(edges[number], edges[number + 1])

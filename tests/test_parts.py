@@ -253,10 +253,7 @@ def test_vectors_of_ones_own_stay_where_they_are(own: None) -> None:
     assert create("--verify", "mine").stdout == "mine: all files are as they should be\n"
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [(np.nan, "part_5.npy row 7"), (np.inf, "part_5.npy row 7")],
-)
+@pytest.mark.parametrize(("value", "message"), [(np.nan, "part_5.npy row 7"), (np.inf, "part_5.npy row 7")])
 def test_verify_names_the_row_that_is_wrong(own: None, value: float, message: str) -> None:
     assert create(*OWN).returncode == 0
     spoilt = TRAIN[100:200].copy()

@@ -310,7 +310,7 @@ def test_the_registry_has_them() -> None:
         ("{int: {of_rows: id, shares: [2]}}", "shares must be numbers between 0 and 1"),
         ("{label: {of_rows: a.parquet, shares: [0.1]}}", "filters on a file of labels have a label"),
         ("{tags: {of_row: a.spmat}}", "unknown key 'of_row'"),
-        ("[1]", "expected filter sets by name"),
+        ("[1]", "'filters' must be a mapping"),
     ],
 )
 def test_a_mistake_in_a_description_has_a_line(

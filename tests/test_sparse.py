@@ -169,7 +169,7 @@ def test_npz_files_that_hold_no_csr_matrix(change: dict) -> None:
     [
         ("csr_train/indptr", np.empty(0, int), "the bounds of its rows do not fit"),
         ("csr_train/indptr", np.arange(4) * 1.0, "holds other numbers"),
-        ("distances", np.zeros((1, 2)), "neighbours and distances 1 × 2 and 2 × 2"),
+        ("distances", np.zeros((1, 2)), r"2 queries, but distances \(1, 2\) and neighbors \(2, 2\)"),
     ],
 )
 def test_damaged_datasets_are_named(key: str, value: np.ndarray, message: str) -> None:

@@ -182,7 +182,7 @@ def unfinished_file(path: Path, doing: str) -> BinaryIO | None:
 
     `doing` is what the other run does, as in "another run that is writing x".
     """
-    file = open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "rb+")  # noqa: PTH123
+    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "rb+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from ann_benchmarks.common.sparse import SparseVectors, sparse_candidate_distanc
 
 from ..download import DownloadRequest, fetch
 from ..vectors import open_rows, read_neighbors
+from ..vectors.opening import big_ann_bytes
 from ..vectors.sparse import SPARSE_SUFFIXES, SparseRows, opened_sparse, peek_csr
 from .file import HDF5Dataset
-from .parts import BINARY, Parts, is_url
+from .parts import Parts, is_url
 from .queries import neighbor_rows, ordered
 from .write import NEIGHBORS, FindTruth, copy_sparse
 
@@ -37,9 +39,18 @@ def get_hdf5(url: str, path: Path, distance: str, connections: int) -> None:
 
 def get_parts(parts: Parts, data: Path, connections: int) -> None:
     """Download what is not there yet of a dataset in several files; of a cropped set, its first rows only."""
-    files = [_train_file(parts, *pair) for pair in zip(parts.train, parts.train_files(data), strict=False)]
+    check = partial(_check_vectors, parts)
+    files = []
+    for address, path in zip(parts.train, parts.train_files(data), strict=False):
+        file = _file(parts, address, path, check)
+        if parts.whole_rows is not None and path.name.endswith(f".crop_nb_{parts.rows}"):
+            assert parts.rows is not None and parts.dimension is not None
+            size = big_ann_bytes(Path(address).suffix, parts.rows, parts.dimension)
+            crop = _nameless(partial(_crop, parts))
+            file = replace(file, size=None, first_bytes=size, checksum="", finish=crop)
+        files.append(file)
     if parts.test_rows() is None:
-        files.append(_file(parts, parts.test, parts.place(parts.test, data), partial(_check_vectors, parts)))
+        files.append(_file(parts, parts.test, parts.place(parts.test, data), check))
     if parts.neighbors:
         files.append(_file(parts, parts.neighbors, parts.place(parts.neighbors, data), read_neighbors))
     _fetch_missing(parts, files, connections)
@@ -60,19 +71,10 @@ def _fetch_missing(parts: Parts, files: list[DownloadRequest], connections: int)
     fetch(missing, connections, HINT)
 
 
-def _train_file(parts: Parts, address: str, path: Path) -> DownloadRequest:
-    if parts.whole_rows is None or not path.name.endswith(f".crop_nb_{parts.rows}"):
-        return _file(parts, address, path, partial(_check_vectors, parts))
-    assert parts.rows is not None and parts.dimension is not None
-    size = 8 + parts.rows * parts.dimension * BINARY[Path(address).suffix]
-    return DownloadRequest(
-        _mirror_of(parts, address), path, first_bytes=size, finish=_nameless(partial(_crop, parts))
-    )
-
-
 def _file(parts: Parts, address: str, path: Path, check: Check) -> DownloadRequest:
+    mirrored = f"{parts.folder}/{address.rpartition('/')[2]}"
     return DownloadRequest(
-        _mirror_of(parts, address),
+        _mirrored(address, mirrored) if is_url(address) else address,
         path,
         parts.size_of(address),
         checksum=parts.checksums.get(path.name, ""),
@@ -115,10 +117,6 @@ def _nameless(check: Check) -> Callable[[Path], None]:
             raise UserError(re.sub(r"^dataset file .*? is damaged \((.*)\);.*", r"\1", reason)) from None
 
     return finish
-
-
-def _mirror_of(parts: Parts, address: str) -> str:
-    return _mirrored(address, f"{parts.folder}/{address.rpartition('/')[2]}") if is_url(address) else address
 
 
 def _mirrored(address: str, at_mirror: str) -> str:

@@ -1,5 +1,7 @@
 """Datasets in one HDF5 file: opened, checked, and read without copying where it can be."""
 
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +23,9 @@ from .write import CSR_TEST, CSR_TRAIN
 
 def open_dataset_file(path: Path, distance: str, recompute_distances: bool = False) -> Dataset:
     """Open a dataset file of dense vectors or sets, or of sparse vectors."""
-    try:
-        with open_hdf5_file(path) as file:
-            is_sparse = CSR_TRAIN in file
-    except DAMAGE:
-        is_sparse = False
+    is_sparse = False
+    with suppress(*DAMAGE), open_hdf5_file(path) as file:
+        is_sparse = CSR_TRAIN in file
     return SparseDataset(path) if is_sparse else HDF5Dataset(path, distance, recompute_distances)
 
 
@@ -50,10 +50,7 @@ class HDF5Dataset(Dataset):
                 raise UserError(f"cannot open {path}: {reason_of(error)}") from None
             raise _damaged(path, "not a whole HDF5 file") from None
         try:
-            self.attrs = _checked_attributes(self._file, path, distance)
-        except UserError:
-            self.close()
-            raise
+            self.attrs = _checked_attributes(self._file, distance)
         except DAMAGE as error:
             self.close()
             raise _damaged(path, reason_of(error)) from None
@@ -120,23 +117,18 @@ class SparseDataset(Dataset):
         try:
             with open_hdf5_file(path) as file:
                 self.attrs = {"point_type": "sparse"} | _plain_attributes(file) | {"type": "csr"}
-                arrays = [file[key] for key in ("neighbors", "distances") if key in file]
-                if arrays and (problem := truth_problem(file, arrays)):
-                    raise ValueError(problem)
-                self._truth = [array[()] for array in arrays]
-            if self.attrs["distance"] not in SPARSE_METRICS:
-                raise ValueError(f"its distance must be one of {', '.join(SPARSE_METRICS)}")
-            dimension = self.attrs["dimension"] = int(self.attrs["dimension"])
+                if self.attrs["distance"] not in SPARSE_METRICS:
+                    raise ValueError(f"its distance must be one of {', '.join(SPARSE_METRICS)}")
+                dimension = self.attrs["dimension"] = int(self.attrs["dimension"])
+                self._train, self._test = (
+                    open_sparse_hdf5(path, group, dimension) for group in (CSR_TRAIN, CSR_TEST)
+                )
+                arrays = {key: file[key] for key in ("neighbors", "distances") if key in file}
+                _check_truth(arrays, file, len(self._test))
+                self._truth = [array[()] for array in arrays.values()]
         except DAMAGE as error:
             raise _damaged(path, reason_of(error)) from None
-        self._train, self._test = (
-            open_sparse_hdf5(path, group, dimension) for group in (CSR_TRAIN, CSR_TEST)
-        )
         self.rows, self.has_published_truth = len(self._train), len(self._truth) == 2
-        shapes = {array.shape for array in self._truth}
-        if len(shapes) > 1 or any(rows != len(self._test) for rows, _ in shapes):
-            found = " and ".join(f"{rows} × {count}" for rows, count in sorted(shapes))
-            raise _damaged(path, f"{len(self._test)} queries, but neighbours and distances {found}")
 
     @property
     def row_values(self) -> int:
@@ -169,71 +161,69 @@ def _damaged(path: Path, reason: str) -> UserError:
     return UserError(f"dataset file {path} is damaged ({reason}); delete it, then make or download it again")
 
 
-def _checked_attributes(file: h5py.File, path: Path, distance: str) -> dict[str, Any]:
-    for key in ("train", "test"):
-        if not isinstance(file.get(key), h5py.Dataset):
-            raise _damaged(path, f"'{key}' is missing")
+def _checked_attributes(file: h5py.File, distance: str) -> dict[str, Any]:
+    """Return what a file says of itself; ValueError, or another of DAMAGE, where it is not a dataset."""
     given = {"distance": distance} if distance else {}
     attributes = {"type": "dense", "point_type": "float"} | given | _plain_attributes(file)
+    is_sparse = attributes["type"] == "sparse"
+    for key in ("train", "test", *(("size_train", "size_test") if is_sparse else ())):
+        if not isinstance(file.get(key), h5py.Dataset):
+            raise ValueError(f"'{key}' is missing")
+        if problem := lacking(file, file[key]):
+            raise ValueError(f"'{key}' {problem}")
     if attributes.get("distance") not in METRICS:
         metric = shortened(attributes.get("distance", "missing"), 60)
-        raise _damaged(path, f"its distance is '{metric}', but must be one of {', '.join(METRICS)}")
-    for key in ("train", "test", "size_train", "size_test"):
-        if key in file and (problem := lacking(file, file[key])):
-            raise _damaged(path, f"'{key}' {problem}")
-    train, test, is_sparse = file["train"], file["test"], attributes["type"] == "sparse"
+        raise ValueError(f"its distance is '{metric}', but must be one of {', '.join(METRICS)}")
+    train, test = file["train"], file["test"]
     if is_sparse:
-        _check_sets(file, path)
+        for key in ("train", "test"):
+            _check_sets(key, file[key], file[f"size_{key}"])
         attributes.setdefault("dimension", int(train[()].max()) + 1)
     else:
         if not train.ndim == test.ndim == 2 or train.shape[1] != test.shape[1] or not train.size * test.size:
-            raise _damaged(path, f"train is {train.shape} and test is {test.shape}")
+            raise ValueError(f"train is {train.shape} and test is {test.shape}")
         if train.dtype.kind not in "fiub" or test.dtype.kind not in "fiub":
-            raise _damaged(path, "train and test do not hold numbers")
+            raise ValueError("train and test do not hold numbers")
         if attributes["distance"] == "jaccard" and not train.dtype == test.dtype == np.bool_:
-            raise _damaged(path, f"its rows are {train.dtype}, where jaccard needs bool, or sets")
+            raise ValueError(f"its rows are {train.dtype}, where jaccard needs bool, or sets")
         attributes.setdefault("dimension", train.shape[1])
     dimension = attributes["dimension"] = int(attributes["dimension"])
     if dimension < 1:
-        raise _damaged(path, f"its dimension is {dimension}")
+        raise ValueError(f"its dimension is {dimension}")
     if not is_sparse and dimension != train.shape[1]:
-        raise _damaged(path, f"its dimension is {dimension} but its rows have {train.shape[1]}")
-    _check_truth(file, path, len(file["size_test"] if is_sparse else test))
+        raise ValueError(f"its dimension is {dimension} but its rows have {train.shape[1]}")
+    if "neighbors" in file:
+        arrays = {key: file[key] for key in ("neighbors", "distances") if key in file}
+        _check_truth(arrays, file, len(file["size_test"] if is_sparse else test))
     return attributes
 
 
-def _check_truth(file: h5py.File, path: Path, queries: int) -> None:
-    keys = [key for key in ("neighbors", "distances") if key in file and "neighbors" in file]
-    shapes: dict[str, tuple[int, ...]] = {key: getattr(file[key], "shape", None) or () for key in keys}
-    expected = shapes.get("neighbors", ())
-    if keys and (
-        len(expected) != 2 or expected[0] != queries or not expected[1] or len({*shapes.values()}) > 1
-    ):
-        found = " and ".join(f"{key} {shapes[key]}" for key in reversed(keys))
-        raise _damaged(path, f"{queries} queries, but {found}")
-    if keys and (problem := truth_problem(file, [file[key] for key in keys])):
-        raise _damaged(path, problem)
+def _check_truth(arrays: Mapping[str, Any], file: h5py.File, queries: int) -> None:
+    """Raise ValueError unless these can be the neighbours, and distances, of so many queries."""
+    if problem := truth_problem(file, list(arrays.values())):
+        raise ValueError(problem)
+    shapes = {array.shape for array in arrays.values()}
+    if len(shapes) > 1 or any(rows != queries for rows, _ in shapes):
+        found = " and ".join(f"{key} {array.shape}" for key, array in sorted(arrays.items()))
+        raise ValueError(f"{queries} queries, but {found}")
 
 
-def _check_sets(file: h5py.File, path: Path) -> None:
-    for key in ("train", "test"):
-        size = f"size_{key}"
-        if not isinstance(file.get(size), h5py.Dataset):
-            raise _damaged(path, f"'{size}' is missing")
-        if not all(is_of_numbers(file[name].dtype, "iu") and file[name].ndim == 1 for name in (key, size)):
-            raise _damaged(path, f"'{key}' and '{size}' are not lists of whole numbers")
-        sizes = file[size][()]
-        if not len(sizes) or sizes.min() < 0 or sum(map(int, sizes)) != len(file[key]):
-            raise _damaged(path, f"'{size}' does not add up to the length of '{key}'")
-        if len(file[key]) and file[key][()].min() < 0:
-            raise _damaged(path, f"'{key}' has items below 0")
+def _check_sets(key: str, items: h5py.Dataset, sizes: h5py.Dataset) -> None:
+    if not all(is_of_numbers(array.dtype, "iu") and array.ndim == 1 for array in (items, sizes)):
+        raise ValueError(f"'{key}' and 'size_{key}' are not lists of whole numbers")
+    counts = sizes[()]
+    if not len(counts) or counts.min() < 0 or sum(map(int, counts)) != len(items):
+        raise ValueError(f"'size_{key}' does not add up to the length of '{key}'")
+    if len(items) and items[()].min() < 0:
+        raise ValueError(f"'{key}' has items below 0")
 
 
 def _plain_attributes(file: h5py.File) -> dict[str, Any]:
-    return {name: _plain(value) for name, value in file.attrs.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return value.item() if isinstance(value, np.generic) else value
+    """Return attributes without the types of NumPy."""
+    found = {
+        name: value.item() if isinstance(value, np.generic) else value for name, value in file.attrs.items()
+    }
+    return {
+        name: value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+        for name, value in found.items()
+    }

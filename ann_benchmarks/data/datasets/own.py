@@ -16,7 +16,7 @@ from ann_benchmarks.common.files import atomic_path, disk_errors
 from ann_benchmarks.common.sparse import SPARSE_METRICS
 from ann_benchmarks.distance import BIT_METRICS, METRICS
 
-from ..vectors import Rows, checked, open_source, source_files
+from ..vectors import Rows, cast, checked, open_source, source_files
 from ..vectors.sparse import is_sparse_file, opened_sparse
 from .catalog import dataset_path, description_path
 from .dataset import DATA_FOLDER
@@ -26,6 +26,7 @@ from .registry import find_entry, read_description
 from .write import NEIGHBORS, copy_sparse, write_dense
 
 QUERIES = 1000
+STORED = (np.dtype(np.float32), np.dtype(np.bool_))  # what vectors are stored as, the latter for bits
 _MANY_ARRAYS = (".hdf5", ".h5", ".npz")
 
 
@@ -59,10 +60,18 @@ class OwnVectors:
         """Whether the vectors are sparse ones, which are copied."""
         return is_sparse_file(Path(self.train))
 
-    def held_out(self, label: str, rows: int) -> np.ndarray:
-        """Return which of so many rows become queries, ascending; UserError where too few are left."""
-        count = self.queries or QUERIES
-        if self.test is not None:
+    def held_out(self, label: str, rows: int, neighbors: int = 0) -> np.ndarray:
+        """Return which of so many rows become queries, ascending; UserError where too few are left.
+
+        `neighbors` is how many rows each query must have.
+        """
+        count = 0 if self.test is not None else self.queries or QUERIES
+        if neighbors > rows - count > 0:
+            raise UserError(
+                f"--neighbors {neighbors} is more than the {rows - count} training rows;"
+                f" use {rows - count} or less"
+            )
+        if not count:
             return np.empty(0, np.int64)
         if count >= rows:
             raise UserError(
@@ -86,14 +95,12 @@ def create_own(name: str, own: OwnVectors, neighbors: int = NEIGHBORS, force: bo
 def _create_dense(path: Path, own: OwnVectors, neighbors: int) -> None:
     vectors, own_queries = own.open()
     rows, dimension = vectors.shape
-    held_out = own.held_out(vectors.label, rows)
+    held_out = own.held_out(vectors.label, rows, neighbors)
     count = len(held_out) if own_queries is None else len(own_queries)
     rows -= len(held_out)
-    _check_neighbors(neighbors, rows)
     shapes = (rows, dimension), (count, dimension)
     blocks = _blocks(vectors, own_queries, held_out, own.metric)
-    stored = np.bool_ if own.metric in BIT_METRICS else np.float32
-    write_dense(path, own.metric, shapes, stored, blocks, neighbors)
+    write_dense(path, own.metric, shapes, STORED[own.metric in BIT_METRICS], blocks, neighbors)
 
 
 def _create_sparse(path: Path, own: OwnVectors, neighbors: int) -> None:
@@ -103,17 +110,11 @@ def _create_sparse(path: Path, own: OwnVectors, neighbors: int) -> None:
         )
     with ExitStack() as stack:
         rows = stack.enter_context(opened_sparse(Path(own.train), path.parent))
-        held_out = own.held_out(rows.label, len(rows))
+        held_out = own.held_out(rows.label, len(rows), neighbors)
         queries = rows[held_out]
         if own.test is not None:
             queries = stack.enter_context(opened_sparse(Path(own.test), path.parent))[:]
-        _check_neighbors(neighbors, len(rows) - len(held_out))
         copy_sparse(path, own.metric, rows, queries, held_out, neighbors)
-
-
-def _check_neighbors(neighbors: int, rows: int) -> None:
-    if neighbors > rows:
-        raise UserError(f"--neighbors {neighbors} is more than the {rows} training rows; use {rows} or less")
 
 
 def create_in_place(name: str, own: OwnVectors, force: bool = False) -> None:
@@ -188,25 +189,8 @@ def _blocks(
 def _usable(vectors: Rows, metric: str) -> Iterator[tuple[int, np.ndarray]]:
     """Give the blocks as float32 or bits; UserError for a row that the metric has no distance for."""
     for start, block in checked(vectors, metric).blocks():
-        if metric in BIT_METRICS:
-            bad = (block != 0) & (block != 1)
-            _refuse(vectors, start, bad, f"holds more than 0 and 1 ({metric})")
-            yield start, block.astype(bool)
-            continue
-        with np.errstate(over="ignore"):  # reported below, with its row
-            converted = block.astype(np.float32)
-        if block.dtype == np.float64:
-            _refuse(vectors, start, np.isinf(converted), "has a value beyond float32")
-            if metric == "angular":
-                zero = np.asarray(~converted.any(axis=1, keepdims=True))
-                _refuse(vectors, start, zero, "is all zeros in float32, without an angle")
+        converted = cast(vectors, start, block, STORED[metric in BIT_METRICS])
+        if metric == "angular" and (zeros := ~converted.any(axis=1)).any():
+            row = vectors.where(start + int(np.argmax(zeros)))
+            raise UserError(f"{row} is all zeros in float32, without an angle; correct or remove it")
         yield start, converted
-
-
-def _refuse(vectors: Rows, start: int, bad: np.ndarray, reason: str) -> None:
-    wrong = bad.any(axis=1)
-    if wrong.any():
-        raise UserError(
-            f"{vectors.where(start + int(np.argmax(wrong)))} {reason}; "
-            f"{np.count_nonzero(wrong)} such rows near it; correct or remove them"
-        )

@@ -13,10 +13,9 @@ from ann_benchmarks.common.names import matching
 from ann_benchmarks.distance import BIT_METRICS
 
 from ..vectors import FirstRows, Rows, checked, open_parts, open_rows, read_neighbors
+from ..vectors.opening import BIG_ANN_TYPES, big_ann_bytes
 from .dataset import DATA_FOLDER, Dataset, plug_in_array
 from .queries import TrueNeighbors, neighbor_rows
-
-BINARY = {".fbin": 4, ".u8bin": 1, ".i8bin": 1}  # bytes of a number; before them 8 of rows and dimension
 
 
 @dataclass(frozen=True)
@@ -118,11 +117,11 @@ class Parts:
 
     def size_of(self, address: str) -> int | None:
         """Bytes of the file of an address as published, where its format tells."""
-        item = BINARY.get(Path(address).suffix)
         rows = (self.whole_rows or self.rows) if address in self.train else self.queries
-        if item is None or rows is None or self.dimension is None or len(self.train) > 1:
+        suffix = Path(address).suffix
+        if suffix not in BIG_ANN_TYPES or rows is None or self.dimension is None or len(self.train) > 1:
             return None
-        return 8 + rows * self.dimension * item
+        return big_ann_bytes(suffix, rows, self.dimension)
 
     def open(self, data: Path = DATA_FOLDER) -> "PartsDataset":
         """Open the files, which must be there."""

@@ -64,10 +64,13 @@ class SingleFile:
 Entry = SingleFile | Parts
 
 _REGISTRY = Path(__file__).with_name("registry.yml")
-_KEYS = {
-    *("distance", "rows", "dimension", "queries", "aliases", "hdf5", "generate"),
-    *("train", "test", "neighbors", "folder", "first_of", "sha256", "md5", "recompute_distances"),
-    "filters",
+# What may be said of a dataset, and as what; numbers count from 1.
+_KEYS: dict[str, type] = {
+    **dict.fromkeys(("distance", "test", "neighbors", "folder", "hdf5", "first_of"), str),
+    **dict.fromkeys(("rows", "dimension", "queries"), int),
+    **dict.fromkeys(("train", "aliases"), list),
+    **dict.fromkeys(("sha256", "md5", "generate", "filters"), dict),
+    "recompute_distances": bool,
 }
 _RANGE = re.compile(r"\{([0-9]{1,9})\.\.([0-9]{1,9})\}")
 _MOST_PARTS = 100_000
@@ -131,11 +134,7 @@ class DescriptionFile(YamlFile):
                 recompute_distances=content.get("recompute_distances", False),
                 generate=content.get("generate"),
             )
-        checksums = {
-            file: f"{kind}:{digest}"
-            for kind in ("sha256", "md5")
-            for file, digest in content.get(kind, {}).items()
-        }
+        kinds = {kind: content.get(kind, {}) for kind in ("sha256", "md5")}
         train = content["train"]
         parts = Parts(
             name,
@@ -147,8 +146,11 @@ class DescriptionFile(YamlFile):
             aliases=names,
             folder=content.get("folder", name),
             whole_rows=whole,
-            checksums=checksums,
-            filters=self._filters((*where, "filters"), content.get("filters", {})),
+            checksums={file: f"{kind}:{text}" for kind in kinds for file, text in kinds[kind].items()},
+            filters=tuple(
+                self._filter((*where, "filters", each), str(each), one)
+                for each, one in content.get("filters", {}).items()
+            ),
         )
         if not parts.train[0].endswith(SPARSE_SUFFIXES):
             return parts
@@ -164,29 +166,18 @@ class DescriptionFile(YamlFile):
             self.fail(where, "train and test belong together")
         if "filters" in content and "train" not in content:
             self.fail((*where, "filters"), "filters are of datasets in several files: name train and test")
-        for key in ("rows", "dimension", "queries"):
-            if key in content and (type(content[key]) is not int or content[key] < 1):
-                self.fail((*where, key), f"{key} must be a whole number of at least 1")
-        for key in ("test", "neighbors", "folder", "hdf5", "first_of"):
-            if not isinstance(content.get(key, ""), str):
-                self.fail((*where, key), f"{key} must be one text, not {shown(content[key])}")
-        for key in ("train", "aliases"):
-            texts = content.get(key, ["-"])
-            texts = [texts] if isinstance(texts, str) and key == "train" else texts
-            if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-                self.fail((*where, key), f"{key} must be a list of texts, not {shown(texts)}")
+        for key, value in content.items():
+            kind, place = _KEYS[key], (*where, key)
+            if kind is int and (type(value) is not int or value < 1):
+                self.fail(place, f"{key} must be a whole number of at least 1")
+            elif kind is not int and not (key == "train" and isinstance(value, str)):
+                self.checked(place, value, kind)
+            for at, text in enumerate(value if kind is list and isinstance(value, list) else ()):
+                self.checked((*place, at), text, str)
         if content.get("train") == []:
             self.fail((*where, "train"), "train names no file")
         if problem := name_problem(content.get("folder", "-")):
             self.fail((*where, "folder"), f"folder {problem}; give the name of a folder in data/")
-        for key in ("sha256", "md5", "generate"):
-            if not isinstance(content.get(key, {}), dict):
-                self.fail((*where, key), f"{key} must have lines 'NAME: VALUE', not {shown(content[key])}")
-
-    def _filters(self, where: Where, content: Any) -> tuple[FilterSource, ...]:
-        """Read what is said of published filters."""
-        self.mapping(where, content, "filter sets by name")
-        return tuple(self._filter((*where, name), str(name), one) for name, one in content.items())
 
     def _filter(self, where: Where, name: str, content: Mapping[str, Any]) -> FilterSource:
         keys = ("of_rows", "of_queries", "neighbors", "shares", "label")
@@ -208,21 +199,16 @@ class DescriptionFile(YamlFile):
         return FilterSource(name, shares=tuple(Decimal(str(share)) for share in shares), **texts)
 
     def _parts(self, where: Where, addresses: Sequence[str]) -> tuple[str, ...]:
-        """Return the names of all parts; refuse a range of more than anybody has."""
+        """Return the names of all parts: part{0..2}.npy is three, and {00..10} keeps two digits."""
         parts: list[str] = []
         for address in addresses:
-            numbers = _RANGE.search(address)
-            if numbers is not None and int(numbers[2]) - int(numbers[1]) >= _MOST_PARTS:
-                self.fail(where, f"train names more than {_MOST_PARTS:,} parts: {shown(numbers[0])}")
-            parts += _expand(address)
+            match = _RANGE.search(address)
+            if match is None:
+                parts.append(address)
+                continue
+            first, last = match.groups()
+            if int(last) - int(first) >= _MOST_PARTS:
+                self.fail(where, f"train names more than {_MOST_PARTS:,} parts: {shown(match[0])}")
+            before, after = address[: match.start()], address[match.end() :]
+            parts += [f"{before}{n:0{len(first)}}{after}" for n in range(int(first), int(last) + 1)]
         return tuple(parts)
-
-
-def _expand(address: str) -> list[str]:
-    """Names of all parts: part{0..2}.npy is part0.npy, part1.npy, part2.npy; {00..10} keeps two digits."""
-    match = _RANGE.search(address)
-    if match is None:
-        return [address]
-    first, last = match.groups()
-    before, after = address[: match.start()], address[match.end() :]
-    return [f"{before}{number:0{len(first)}}{after}" for number in range(int(first), int(last) + 1)]

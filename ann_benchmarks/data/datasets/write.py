@@ -12,7 +12,8 @@ from dataclasses import replace
 from itertools import pairwise
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO
+from types import MappingProxyType
+from typing import Any
 
 import h5py
 import numpy as np
@@ -31,6 +32,7 @@ METADATA = 2**16  # bytes, more than HDF5 needs for names, shapes and attributes
 CSR_TRAIN, CSR_TEST = "csr_train", "csr_test"
 IN_TRAIN = "queries_in_train"  # the attribute of a dataset and of its results
 NEAR = 1e-3  # a distance that rounding may make of 0, to be followed by an exact comparison
+Arrays = dict[str, tuple[tuple[int, ...], "np.dtype[Any]"]]  # shape and kind of element by name
 FindTruth = Callable[[SparseRows, SparseVectors], tuple[np.ndarray, np.ndarray]]
 
 
@@ -48,28 +50,25 @@ def write_dense(
     """
     (rows, dimension), (queries, _) = shapes
     item, truth = np.dtype(dtype), (queries, neighbors)
-    arrays: dict[str, tuple[tuple[int, ...], Any]] = {
+    attributes = _attributes("dense", metric, dimension, "bit" if item == np.bool_ else "float")
+    arrays: Arrays = {
         "train": (shapes[0], item),
         "test": (shapes[1], item),
-        "neighbors": (truth, np.int64),
-        "distances": (truth, np.float64),
+        "neighbors": (truth, np.dtype(np.int64)),
+        "distances": (truth, np.dtype(np.float64)),
     }
-    attributes = _attributes("dense", metric, dimension, "bit" if item == np.bool_ else "float")
-    size = (rows + queries) * dimension * item.itemsize + queries * neighbors * 16 + METADATA
-    with _new_file(path, size, attributes, arrays) as (temporary, raw, at):
-        with _bar(path, rows) as bar:
-            for parts in blocks:
-                for key, part in zip(("train", "test"), parts, strict=True):
-                    at[key] = _put(raw, at[key], part, item)
-                bar.update(len(parts[0]))
+    with _new_file(path, attributes, arrays) as temporary:
+        with _filled(temporary) as put, _bar(path, rows) as bar:
+            for train_rows, test_rows in blocks:
+                put("train", train_rows)
+                put("test", test_rows)
+                bar.update(len(train_rows))
         train, test = (open_rows(temporary, key) for key in ("train", "test"))
         ids, distances = exact_neighbors(metric, train, test[:], neighbors)
         repeated = count_repeated(metric, train, test[:], ids, distances)
-        _put(raw, at["neighbors"], ids, ids.dtype)
-        _put(raw, at["distances"], distances, distances.dtype)
-        if repeated:
-            with h5py.File(temporary, "r+") as file:
-                file.attrs[IN_TRAIN] = repeated
+        with _filled(temporary, {IN_TRAIN: repeated} if repeated else {}) as put:
+            put("neighbors", ids)
+            put("distances", distances)
 
 
 def write_sparse(
@@ -88,23 +87,17 @@ def write_sparse(
     """
     counts, dimension = shape
     indptr = np.append(0, np.cumsum(counts, dtype=np.int64))
-    arrays: dict[str, tuple[tuple[int, ...], Any]] = {}
+    arrays: Arrays = {}
     for group, bounds in ((CSR_TRAIN, indptr), (CSR_TEST, test.indptr)):
-        arrays[f"{group}/indptr"] = (bounds.shape, np.int64)
-        arrays[f"{group}/indices"] = ((int(bounds[-1]),), np.int32)
-        arrays[f"{group}/data"] = ((int(bounds[-1]),), np.float32)
-    values = sum(prod(lengths) * np.dtype(item).itemsize for lengths, item in arrays.values())
-    require_space(path.parent, values + METADATA + len(test) * 16 * NEIGHBORS)
+        arrays[f"{group}/indptr"] = (bounds.shape, np.dtype(np.int64))
+        arrays[f"{group}/indices"] = ((int(bounds[-1]),), np.dtype(np.int32))
+        arrays[f"{group}/data"] = ((int(bounds[-1]),), np.dtype(np.float32))
     attributes = _attributes("csr", metric, dimension, "sparse")
-    with _new_file(path, values + METADATA, attributes, arrays) as (temporary, raw, at):
-
-        def put(key: str, part: np.ndarray) -> None:
-            at[key] = _put(raw, at[key], part, np.dtype(arrays[key][1]))
-
-        for name, part in (("indptr", test.indptr), ("indices", test.indices), ("data", test.data)):
-            put(f"{CSR_TEST}/{name}", part)
-        put(f"{CSR_TRAIN}/indptr", indptr)
-        with _bar(path, len(counts)) as bar:
+    with _new_file(path, attributes, arrays, len(test) * 16 * NEIGHBORS) as temporary:
+        with _filled(temporary) as put, _bar(path, len(counts)) as bar:
+            for name, part in (("indptr", test.indptr), ("indices", test.indices), ("data", test.data)):
+                put(f"{CSR_TEST}/{name}", part)
+            put(f"{CSR_TRAIN}/indptr", indptr)
             for block in blocks:
                 put(f"{CSR_TRAIN}/indices", block.indices)
                 put(f"{CSR_TRAIN}/data", block.data)
@@ -155,11 +148,11 @@ def write_sets(
     for key, sets in (("train", train), ("test", test)):
         arrays[key] = np.concatenate([np.sort(items) for items in sets])
         arrays[f"size_{key}"] = np.array([len(items) for items in sets])
-    size = sum(array.nbytes for array in arrays.values()) + METADATA
     kinds = {key: (array.shape, array.dtype) for key, array in arrays.items()}
-    with _new_file(path, size, _attributes("sparse", metric, dimension, "bit"), kinds) as (_, raw, at):
+    attributes = _attributes("sparse", metric, dimension, "bit")
+    with _new_file(path, attributes, kinds) as temporary, _filled(temporary) as put:
         for key, array in arrays.items():
-            _put(raw, at[key], array, array.dtype)
+            put(key, array)
 
 
 def _attributes(kind: str, metric: str, dimension: int, point_type: str) -> dict[str, Any]:
@@ -167,43 +160,49 @@ def _attributes(kind: str, metric: str, dimension: int, point_type: str) -> dict
 
 
 @contextmanager
-def _new_file(
-    path: Path, size: int, attributes: Mapping[str, Any], arrays: Mapping[str, tuple[tuple[int, ...], Any]]
-) -> Iterator[tuple[Path, BinaryIO, dict[str, int]]]:
-    """Give a file, open for writing, and where in it each array's bytes go; it gets its name at the end."""
-    require_space(path.parent, size)
+def _new_file(path: Path, attributes: Mapping[str, Any], arrays: Arrays, more: int = 0) -> Iterator[Path]:
+    """Give a file with these arrays, each in one piece and unwritten; it gets its name at the end.
+
+    Their bytes, and `more` that are to be written, must find room: a full disk is an error here, not inside
+    HDF5, which may crash at exit after one.
+    """
+    size = sum(prod(shape) * item.itemsize for shape, item in arrays.values()) + METADATA
+    require_space(path.parent, size + more)
     with disk_errors(path), atomic_path(path) as temporary:
         _reserve(temporary, size)
         with h5py.File(temporary, "w") as file:
             file.attrs.update(attributes)
-            places = {key: _allocate(file, key, *array) for key, array in arrays.items()}
+            for key, (shape, item) in arrays.items():
+                layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+                if prod(shape):
+                    layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+                    layout.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+                file.create_dataset(key, shape, item, dcpl=layout)
         _reserve(temporary, temporary.stat().st_size)
-        with temporary.open("rb+") as raw:
-            yield temporary, raw, places
+        yield temporary
 
 
 def _reserve(path: Path, size: int) -> None:
-    """Claim disk space: a full disk is an error here, not inside HDF5, which may crash at exit after one."""
     if sys.platform == "linux":
         with path.open("ab") as file:
             os.posix_fallocate(file.fileno(), 0, size)
 
 
-def _allocate(file: h5py.File, key: str, shape: tuple[int, ...], item: Any) -> int:
-    """Create an HDF5 dataset in one piece, unwritten; return where in the file its bytes go."""
-    layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    if prod(shape):
-        layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-        layout.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    return file.create_dataset(key, shape, item, dcpl=layout).id.get_offset() or 0
+@contextmanager
+def _filled(
+    path: Path, attributes: Mapping[str, Any] = MappingProxyType({})
+) -> Iterator[Callable[[str, np.ndarray], None]]:
+    """Give what puts the next rows into an array of a file."""
+    with h5py.File(path, "r+") as file:
+        file.attrs.update(attributes)
+        ends: dict[str, int] = {}
 
+        def put(key: str, rows: np.ndarray) -> None:
+            start, ends[key] = ends.get(key, 0), ends.get(key, 0) + len(rows)
+            if len(rows):
+                file[key][start : ends[key]] = rows
 
-def _put(raw: BinaryIO, offset: int, rows: np.ndarray, item: np.dtype) -> int:
-    """Write rows at an offset; return the offset after them."""
-    raw.seek(offset)
-    raw.write(np.ascontiguousarray(rows, item).data)
-    raw.flush()
-    return raw.tell()
+        yield put
 
 
 def _bar(path: Path, rows: int) -> tqdm:

@@ -100,9 +100,6 @@ def _work_off(jobs: Sequence[Job], connections: int) -> None:
 class FileTask:
     """A file on its way; `hint` says what else the user can do without it."""
 
-    _explaining = threading.Lock()
-    _explained_until = 0.0
-
     def __init__(self, request: DownloadRequest, hint: str) -> None:
         self.request, self._hint = request, hint
         self.partial = Partial(request)
@@ -216,18 +213,11 @@ class FileTask:
             if failures == ATTEMPTS:
                 raise self.failure(reason, "run again to go on from what has arrived")
             pause = max(FIRST_PAUSE * 2 ** (failures - 1), pause)
-            self._explain(f"{self.request.path.name}: {reason}; trying again in {pause:.0f} s", pause)
+            if pause >= LEAST_EXPLAINED:
+                line = f"{self.request.path.name}: {reason}; trying again in {pause:.0f} s"
+                tqdm.write(one_line(line), file=sys.stderr)
             if stop.wait(pause):
                 raise Abandoned
-
-    @classmethod
-    def _explain(cls, line: str, pause: float) -> None:
-        """Say why a connection waits, once for all those that fail together."""
-        with cls._explaining:
-            if pause < LEAST_EXPLAINED or time.monotonic() < cls._explained_until:
-                return
-            cls._explained_until = time.monotonic() + pause
-        tqdm.write(one_line(line), file=sys.stderr)
 
     def failure(self, reason: str, advice: str) -> UserError:
         """Return the error that ends the download, with what the user can do."""

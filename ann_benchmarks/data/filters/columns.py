@@ -1,7 +1,6 @@
 """Columns of Parquet files as attributes of rows, and lists of values for filters."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from .named import RESERVED_COLUMNS
 
 LONGEST_COLUMN = 63  # bytes of a name that PostgreSQL keeps
 LABEL_COLUMNS = ("labels", "id")  # of VectorDBBench's scalar_labels.parquet
-BATCH = 2**16  # rows of a Parquet file at once
 _KINDS = "whole numbers, texts, dates or timestamps, or lists of whole numbers, which are labels"
 
 
@@ -147,17 +145,20 @@ def label_column(name: str, path: Path, ids: np.ndarray) -> RowAttribute:
     Without a column `id`, the ids are the places in the file. A null is an empty text. All rows with one
     label share one text: 8 bytes a row.
     """
-    codes: list[np.ndarray] = []
-    of: list[np.ndarray] = []
-    known: dict[str, int] = {"": 0}
-    for found_ids, found in _label_batches(path):
-        start = sum(map(len, of))
-        of.append(np.arange(start, start + len(found)) if found_ids is None else found_ids)
-        texts = [text or "" for text in found.dictionary.to_pylist()]
-        numbers = np.array([known.setdefault(text, len(known)) for text in texts] or [0], np.int32)
-        codes.append(numbers[found.indices.fill_null(0).to_numpy(zero_copy_only=False)])
-        codes[-1][found.indices.is_null().to_numpy(zero_copy_only=False)] = 0
-    all_ids, all_codes = (np.concatenate(parts or [np.empty(0, np.int64)]) for parts in (of, codes))
+    wanted, key = LABEL_COLUMNS
+    with reading(path):
+        names = pq.read_schema(regular(path)).names
+        table = pq.read_table(path, columns=[name for name in LABEL_COLUMNS if name in names])
+    if wanted not in names or not _is_text(table.column(wanted).type):
+        raise UserError(f"{path} has no column '{wanted}' of texts; fetch it again")
+    all_ids = np.arange(len(table))
+    if key in names:
+        if table.column(key).null_count:
+            raise UserError(f"{path} has null among its ids; fetch it again")
+        with reading(path):
+            all_ids = table.column(key).cast(pa.int64()).to_numpy()
+    found = pc.fill_null(table.column(wanted).cast(pa.string()), "").dictionary_encode().combine_chunks()
+    all_codes = found.indices.to_numpy()
     order = np.argsort(all_ids, kind="stable")
     all_ids, all_codes = all_ids[order], all_codes[order]
     twice = (all_ids[1:] == all_ids[:-1]) & (all_codes[1:] != all_codes[:-1])
@@ -168,28 +169,7 @@ def label_column(name: str, path: Path, ids: np.ndarray) -> RowAttribute:
     if lacking.any():
         row = int(np.argmax(lacking))
         raise UserError(f"{path} has no label for id {ids[row]} of row {row} (from 0); fetch it again")
-    texts_of = np.array([*known], object)
-    return RowAttribute(name, "text", texts_of[all_codes[at]])
-
-
-def _label_batches(path: Path) -> Iterator[tuple[np.ndarray | None, Any]]:
-    """Give ids, or None where the file has none, and labels, some rows at a time."""
-    with reading(path):
-        file = pq.ParquetFile(regular(path))
-        names = file.schema_arrow.names
-        labels, of = LABEL_COLUMNS
-        if labels not in names or not _is_text(file.schema_arrow.field(labels).type):
-            raise UserError(f"{path} has no column '{labels}' of texts; fetch it again")
-        columns = [name for name in LABEL_COLUMNS if name in names]
-        for batch in file.iter_batches(BATCH, columns=columns):
-            found = batch.column(batch.schema.get_field_index(labels)).cast(pa.string()).dictionary_encode()
-            numbers = None
-            if of in columns:
-                column = batch.column(batch.schema.get_field_index(of))
-                if column.null_count:
-                    raise UserError(f"{path} has null among its ids; fetch it again")
-                numbers = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
-            yield numbers, found
+    return RowAttribute(name, "text", np.array(found.dictionary.to_pylist(), object)[all_codes[at]])
 
 
 def _is_text(kind: pa.DataType) -> bool:

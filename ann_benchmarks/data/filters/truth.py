@@ -23,7 +23,7 @@ from ann_benchmarks.common.host import usable_cores
 from ..ground_truth import SearchOptions, ground_truth
 from ..ground_truth.exact import exact_distances, nearest
 from ..ground_truth.span import Problem, SpanNeighbors, search_rows
-from ..ground_truth.truth import Checkpoint, PartialTruth, identity_of
+from ..ground_truth.truth import PartialTruth
 from ..vectors.rows import Rows
 from .filter import Filter, RowAttributes
 from .matching import Matcher
@@ -89,30 +89,27 @@ def filtered_truth(
     row_bytes = max(1, train.shape[1] * np.dtype(train.dtype).itemsize)
     span_rows = SPAN if mapped is not None else max(1, min(SPAN, SPAN_BYTES // row_bytes))
     spans = _spans(len(train), span_rows)
-    truth = PartialTruth(dense, len(train), len(spans) * len(groups))
-    checkpoint = None
-    if options.state:
-        checkpoint = Checkpoint(options.state, identity_of(dense, train, options.mark, span_rows))
-        checkpoint.load_into(truth)
+    truth = PartialTruth(dense, train, len(spans) * len(groups), options, span_rows)
     matcher = Matcher(attributes)
-    with _bar(truth, options.progress) as bar, threadpool_limits(1, user_api="blas"):
+    bar = tqdm(
+        None, "neighbours under filters", len(truth.done), initial=int(truth.done.sum()), delay=1,
+        disable=_hidden(options.progress),
+    )  # fmt: skip
+    with bar, threadpool_limits(1, user_api="blas"):
         for at, span in enumerate(spans):
-            numbers = [
-                number for number in range(at * len(groups), (at + 1) * len(groups)) if not truth.done[number]
-            ]
+            first = at * len(groups)
+            numbers = [first + number for number in range(len(groups)) if not truth.done[first + number]]
             if not numbers:
                 continue
             search = _SpanSearch(dense, train, span, mapped)
+            wanted = ((number, groups[number - first]) for number in numbers)
             tasks = (
                 _Task(number, group.queries, matcher.rows(group.filter, span) - span.start)
-                for number in numbers
-                for group in [groups[number % len(groups)]]
+                for number, group in wanted
             )
             for number, found in search.all(tasks, truth):
                 truth.merge(number, found)
                 bar.update(1)
-                if checkpoint:
-                    checkpoint.save(truth)
     truth.ids[~np.isfinite(truth.distances)] = -1
     return truth.ids, truth.distances
 
@@ -121,9 +118,13 @@ class _SpanSearch:
     """The groups' searches in one span of the rows."""
 
     def __init__(self, problem: Problem, train: Any, span: range, mapped: np.ndarray | None) -> None:
-        self._problem, self._span = problem, span
-        self._where: Callable[[int], str] = _where_in(train, span)
+        self._problem, self._span, self._train = problem, span, train
         self._rows = train[span.start : span.stop] if mapped is None else mapped[span.start : span.stop]
+
+    def _where(self, row: int) -> str:
+        number = self._span.start + row
+        is_stored = isinstance(self._train, Rows)
+        return self._train.where(number) if is_stored else f"training row {number} (from 0)"
 
     def all(self, tasks: Iterator[_Task], truth: PartialTruth) -> Iterator[tuple[int, SpanNeighbors]]:
         """Give what each task finds, in any order."""
@@ -232,21 +233,5 @@ def _spans(rows: int, size: int) -> list[range]:
     return [range(at, min(at + size, rows)) for at in range(0, rows, size)]
 
 
-def _where_in(train: Any, span: range) -> Callable[[int], str]:
-    if isinstance(train, Rows):
-        return lambda row: train.where(span.start + row)
-    return lambda row: f"training row {span.start + row} (from 0)"
-
-
 def _hidden(progress: bool) -> bool | None:
     return None if progress else True  # None: only on a terminal
-
-
-def _bar(truth: PartialTruth, progress: bool) -> tqdm:
-    return tqdm(
-        total=len(truth.done),
-        initial=int(truth.done.sum()),
-        desc="neighbours under filters",
-        delay=1,
-        disable=_hidden(progress),
-    )

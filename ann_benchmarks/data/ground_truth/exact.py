@@ -81,10 +81,7 @@ def fetch_rows(train: Any, numbers: np.ndarray) -> np.ndarray:
 
 
 def nearest_sets(
-    train: Sequence[np.ndarray],
-    queries: Sequence[np.ndarray],
-    k: int,
-    advance: Callable[[int], object],
+    train: Sequence[np.ndarray], queries: Sequence[np.ndarray], k: int, advance: Callable[[int], object]
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k nearest sets of every query by Jaccard distance; `advance` is called with the queries done."""
     items = np.concatenate([np.asarray(row) for row in train])

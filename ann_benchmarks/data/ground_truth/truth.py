@@ -3,8 +3,8 @@
 import hashlib
 import json
 import time
-import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import atomic_path, disk_errors
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.common.sparse import SparseVectors
+from ann_benchmarks.common.text import DAMAGE
 
 from ..vectors.rows import Rows
 from .cluster import Cluster
@@ -25,85 +26,6 @@ from .span import Problem, SpanNeighbors, search_span
 SPAN = 2**22  # rows; what is saved at once, and a worker's task
 MERGED_AT_ONCE = 512  # queries; bounds the memory of a merge
 SHARE_OF_SAVING = 0.1  # of the time, at most
-
-
-class PartialTruth:
-    """The k nearest of every query in the spans that are done: ids (queries, k) and distances."""
-
-    def __init__(self, problem: Problem, rows: int, spans: int) -> None:
-        shape = (len(problem.queries), problem.k)
-        self.ids = np.full(shape, rows, np.int64)  # no row's number: behind every row
-        self.distances = np.full(shape, np.inf)
-        self.done = np.zeros(spans, bool)
-
-    def merge(self, span: int, found: SpanNeighbors) -> None:
-        """Take in what a span has."""
-        ends = np.concatenate(([0], np.cumsum(found.counts)))
-        for start in range(0, len(self.ids), MERGED_AT_ONCE):
-            stop = min(start + MERGED_AT_ONCE, len(self.ids))
-            new = slice(ends[start], ends[stop])
-            which = start + np.flatnonzero(found.counts[start:stop])
-            if not len(which):
-                continue
-            k = self.ids.shape[1]
-            of = np.concatenate((np.repeat(which, k), np.repeat(which, found.counts[which])))
-            ids = np.concatenate((self.ids[which].reshape(-1), found.ids[new]))
-            distances = np.concatenate((self.distances[which].reshape(-1), found.distances[new]))
-            order = nearest(of, distances, ids, k)
-            self.ids[which] = ids[order].reshape(-1, k)
-            self.distances[which] = distances[order].reshape(-1, k)
-        self.done[span] = True
-
-
-class Checkpoint:
-    """A file of partial truth; whole or not there. What was computed for anything else is not used."""
-
-    def __init__(self, path: Path, identity: str) -> None:
-        self._path, self._identity = path, identity
-        self._saved_at, self._took = -np.inf, 0.0
-
-    def load_into(self, truth: PartialTruth) -> None:
-        """Continue with what the file has, if it is of the same problem and rows."""
-        try:
-            with np.load(self._path, allow_pickle=False) as file:
-                if str(file["identity"]) != self._identity:
-                    return
-                found = [file[name] for name in ("ids", "distances", "done")]
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-            return  # none, or not ours: computed anew, and replaced
-        if [part.shape for part in found] == [truth.ids.shape, truth.distances.shape, truth.done.shape]:
-            truth.ids, truth.distances, truth.done = found
-
-    def save(self, truth: PartialTruth) -> None:
-        """Write, unless the last time was so recent that writing would take more than its share."""
-        started = time.monotonic()
-        if not truth.done.all() and started - self._saved_at < self._took / SHARE_OF_SAVING:
-            return
-        with disk_errors(self._path), atomic_path(self._path) as temporary, temporary.open("wb") as file:
-            np.savez(
-                file,
-                identity=np.array(self._identity),
-                ids=truth.ids,
-                distances=truth.distances,
-                done=truth.done,
-            )
-        self._saved_at = time.monotonic()
-        self._took = self._saved_at - started
-
-
-def identity_of(problem: Problem, train: Any, mark: str, span_rows: int) -> str:
-    """Describe what is searched; equal text, equal neighbours."""
-    queries = np.ascontiguousarray(problem.queries)
-    return json.dumps(
-        {
-            "version": 1,
-            "metric": problem.metric,
-            "k": problem.k,
-            "queries": [queries.shape, queries.dtype.str, hashlib.blake2b(queries.data).hexdigest()],
-            "train": [list(train.shape), np.dtype(train.dtype).str, mark],
-            "span": span_rows,
-        }
-    )
 
 
 @dataclass(frozen=True)
@@ -123,6 +45,72 @@ class SearchOptions:
     progress: bool = True  # shown on a terminal
 
 
+class PartialTruth:
+    """The k nearest of every query in the spans that are done: ids (queries, k) and distances.
+
+    Kept in the file of the options, which is whole or absent. What is there of another problem, or of other
+    rows, is not used.
+    """
+
+    def __init__(
+        self, problem: Problem, train: Any, spans: int, options: SearchOptions, span_rows: int
+    ) -> None:
+        """Begin, or go on from what the file has; `span_rows` is what a span holds at most."""
+        shape = (len(problem.queries), problem.k)
+        self.ids = np.full(shape, len(train), np.int64)  # no row's number: behind every row
+        self.distances = np.full(shape, np.inf)
+        self.done = np.zeros(spans, bool)
+        self._path, self._saved_at, self._took = options.state, -np.inf, 0.0
+        if self._path is None:
+            return
+        queries = np.ascontiguousarray(problem.queries)
+        known = {
+            "version": 1,
+            "metric": problem.metric,
+            "k": problem.k,
+            "queries": [queries.shape, queries.dtype.str, hashlib.blake2b(queries.data).hexdigest()],
+            "train": [list(train.shape), np.dtype(train.dtype).str, options.mark],
+            "span": span_rows,
+        }
+        self._identity = json.dumps(known)
+        with suppress(*DAMAGE), np.load(self._path, allow_pickle=False) as file:  # else it is replaced
+            found = [file[name] for name in ("ids", "distances", "done")]
+            is_alike = [part.shape for part in found] == [shape, shape, self.done.shape]
+            if is_alike and str(file["identity"]) == self._identity:
+                self.ids, self.distances, self.done = found
+
+    def merge(self, span: int, found: SpanNeighbors) -> None:
+        """Take in what a span has, and save it."""
+        ends = np.concatenate(([0], np.cumsum(found.counts)))
+        for start in range(0, len(self.ids), MERGED_AT_ONCE):
+            stop = min(start + MERGED_AT_ONCE, len(self.ids))
+            new = slice(ends[start], ends[stop])
+            which = start + np.flatnonzero(found.counts[start:stop])
+            if not len(which):
+                continue
+            k = self.ids.shape[1]
+            of = np.concatenate((np.repeat(which, k), np.repeat(which, found.counts[which])))
+            ids = np.concatenate((self.ids[which].reshape(-1), found.ids[new]))
+            distances = np.concatenate((self.distances[which].reshape(-1), found.distances[new]))
+            order = nearest(of, distances, ids, k)
+            self.ids[which] = ids[order].reshape(-1, k)
+            self.distances[which] = distances[order].reshape(-1, k)
+        self.done[span] = True
+        if self._path is not None:
+            self._save(self._path)
+
+    def _save(self, path: Path) -> None:
+        """Write, unless the last time was so recent that writing would take more than its share."""
+        started = time.monotonic()
+        if not self.done.all() and started - self._saved_at < self._took / SHARE_OF_SAVING:
+            return
+        with disk_errors(path), atomic_path(path) as temporary, temporary.open("wb") as file:
+            identity = np.array(self._identity)
+            np.savez(file, identity=identity, ids=self.ids, distances=self.distances, done=self.done)
+        self._saved_at = time.monotonic()
+        self._took = self._saved_at - started
+
+
 def exact_neighbors(
     metric: str, train: Any, queries: Any, k: int, progress: bool = True
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -140,7 +128,12 @@ def ground_truth(
     metric: str, train: Any, queries: Any, k: int, options: SearchOptions
 ) -> tuple[np.ndarray, np.ndarray]:
     """As exact_neighbors, but it can be interrupted, and may run on a Dask cluster; sparse vectors cannot."""
-    _check(train, queries, k)
+    if k < 1:
+        raise UserError(f"{k} neighbours requested; request at least 1")
+    if k > len(train):
+        raise UserError(
+            f"{k} neighbours requested, but there are only {len(train)} training rows; request fewer"
+        )
     if metric == "jaccard" and getattr(train[0], "dtype", None) != np.bool_:
         with _bar(len(queries), 0, "query", options.progress) as bar:
             return nearest_sets(train, queries, k, bar.update)
@@ -154,11 +147,7 @@ def ground_truth(
             "both need the same number of dimensions"
         )
     spans = [range(at, min(at + SPAN, len(train))) for at in range(0, len(train), SPAN)]
-    truth = PartialTruth(problem, len(train), len(spans))
-    checkpoint = None
-    if options.state:
-        checkpoint = Checkpoint(options.state, identity_of(problem, train, options.mark, SPAN))
-        checkpoint.load_into(truth)
+    truth = PartialTruth(problem, train, len(spans), options, SPAN)
     missing = {number: span for number, span in enumerate(spans) if not truth.done[number]}
     done = len(train) - sum(map(len, missing.values()))
     if not len(problem.queries):
@@ -180,18 +169,7 @@ def ground_truth(
             )
         for number, part in found:
             truth.merge(number, part)
-            if checkpoint:
-                checkpoint.save(truth)
     return truth.ids, truth.distances
-
-
-def _check(train: Any, queries: Any, k: int) -> None:
-    if k < 1:
-        raise UserError(f"{k} neighbours requested; request at least 1")
-    if k > len(train):
-        raise UserError(
-            f"{k} neighbours requested, but there are only {len(train)} training rows; request fewer"
-        )
 
 
 def _bar(total: int, done: int, unit: str, progress: bool) -> tqdm:

@@ -51,7 +51,7 @@ def convert(rows: Rows, path: Path, dtype: Any = None) -> None:
         ) as bar:
             for start in range(done, len(rows), size):
                 stop = min(start + size, len(rows))
-                file.write(np.ascontiguousarray(_cast(rows, start, stop, stored)).data)
+                file.write(np.ascontiguousarray(cast(rows, start, rows.read(start, stop), stored)).data)
                 bar.update(stop - start)
                 if (stop - synced) * row_bytes >= CHECKPOINT_BYTES:
                     _sync(file)
@@ -61,8 +61,8 @@ def convert(rows: Rows, path: Path, dtype: Any = None) -> None:
         sync_folder(path.parent)
 
 
-def _cast(rows: Rows, start: int, stop: int, stored: np.dtype) -> np.ndarray:
-    block = rows.read(start, stop)
+def cast(rows: Rows, start: int, block: np.ndarray, stored: np.dtype) -> np.ndarray:
+    """Return rows from `start` on as another type; UserError for a number that it cannot hold."""
     if block.dtype == stored:
         return block
     with np.errstate(all="ignore"):  # reported below, with the row

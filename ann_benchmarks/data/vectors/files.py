@@ -9,9 +9,11 @@ from typing import Any
 
 import h5py
 import numpy as np
+import psutil
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.hdf5 import is_plain, lacking, open_hdf5_file
+from ann_benchmarks.common.numbers import size_text
 
 from .reading import OffsetFile, choose, reading, require_vectors, row_range
 from .rows import BLOCK_BYTES, LockedRows, Rows
@@ -181,6 +183,11 @@ def open_npz(path: Path, key: str) -> Rows:
                 offset = member.tell()
         rows = StoredRows(path, f"{path}:{key}", shape, dtype, partial(_archived, path.absolute(), key))
         _require_whole(rows, offset, size)
+        if rows.nbytes > (free := psutil.virtual_memory().available):
+            raise UserError(
+                f"{rows.label} takes {size_text(rows.nbytes)} of memory, but {size_text(free)} are free;"
+                " save it as NPY, which is read by range"
+            )
         return rows
 
 
@@ -201,7 +208,7 @@ def _npy_header(opened: Any, label: str) -> tuple[tuple[int, int], np.dtype[Any]
             f"{label} is stored column by column; save numpy.ascontiguousarray(...) of it instead"
         )
     require_vectors(label, shape, dtype)
-    return shape, dtype
+    return (shape[0], shape[1]), dtype
 
 
 def open_big_ann(path: Path, dtype: str) -> FlatRows:

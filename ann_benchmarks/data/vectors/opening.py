@@ -18,6 +18,11 @@ BIG_ANN_TYPES = {".fbin": "<f4", ".u8bin": "u1", ".i8bin": "i1"}
 TEXMEX_TYPES = {".fvecs": "<f4", ".bvecs": "u1", ".ivecs": "<i4"}
 
 
+def big_ann_bytes(suffix: str, rows: int, dimension: int) -> int:
+    """Return how long a file of this form is: 8 bytes of rows and dimension, and the numbers."""
+    return 8 + rows * dimension * np.dtype(BIG_ANN_TYPES[suffix]).itemsize
+
+
 def _open_parquet(path: Path, key: str) -> Rows:
     from .parquet import open_parquet
 

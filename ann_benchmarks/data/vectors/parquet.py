@@ -185,19 +185,13 @@ class _Decoder:
             )
         numbers = column.flatten()
         if numbers.null_count:
-            row, place = divmod(int(np.argmax(nulls(numbers))), dimension)
+            row, place = divmod(int(np.argmax(numbers.is_null())), dimension)
             raise UserError(
                 f"{self._rows.where(self.row + row)} has null as number {place} (from 0) where a number is "
                 "expected; correct or remove the row"
             )
         array: np.ndarray = numbers.to_numpy(zero_copy_only=False)
         return array.reshape(-1, dimension)
-
-
-def nulls(column: pa.Array) -> np.ndarray:
-    """Say which values are null."""
-    found: np.ndarray = column.is_null().to_numpy(zero_copy_only=False)
-    return found
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -260,7 +254,7 @@ def _ids(paths: Sequence[Path]) -> Iterator[np.ndarray]:
                 break
             column = batch.column(0)
             if column.null_count:
-                row = start + int(np.argmax(nulls(column)))
+                row = start + int(np.argmax(column.is_null()))
                 raise UserError(f"{path}:id row {row} (from 0) is null; every row needs its id")
             values = np.asarray(column.to_numpy(zero_copy_only=False))
             if values.dtype == np.uint64 and values.size and values.max() > np.iinfo(np.int64).max:

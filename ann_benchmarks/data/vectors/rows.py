@@ -169,7 +169,8 @@ class JoinedRows(LockedRows):
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Return rows, in an array of their own."""
-        number, pieces = self._number(start), []
+        number = self._number(start)
+        pieces: list[np.ndarray] = []
         while start < stop or not pieces:
             first, end = self._starts[number], min(stop, self._starts[number + 1])
             pieces.append(self._opened(number).read(start - first, end - first))
