@@ -141,11 +141,12 @@ def test_goes_on_in_the_next_run(server: FileServer) -> None:
     assert SIZE <= first + server.sent < SIZE + SEGMENT  # and what was on its way
 
 
-def test_a_partial_file_shorter_than_its_journal_is_not_used(server: FileServer) -> None:
+@pytest.mark.parametrize("spoil", [lambda path: os.truncate(path, 200_000), Path.unlink])
+def test_a_journal_that_does_not_fit_its_file_is_not_used(server: FileServer, spoil: Callable) -> None:
     server.cut = cuts(300_000, then=0)
     failure(server)
     assert 200_000 < arrived() <= 300_000
-    os.truncate("data/.file.partial", 200_000)
+    spoil(Path("data/.file.partial"))
     server.cut = cuts()
     download(server)
 
@@ -165,13 +166,6 @@ def test_a_server_that_stops_sending_parts_loses_nothing(server: FileServer) -> 
 def test_a_server_that_knows_ranges_but_not_their_condition(server: FileServer) -> None:
     server.if_range = False
     download(server)
-
-
-@pytest.mark.parametrize("ends", ["chunked", "until_close"])
-def test_no_length(server: FileServer, ends: str) -> None:
-    server.ranges = False
-    setattr(server, ends, True)
-    download(server, size=SIZE)
 
 
 def test_without_a_name_of_the_version_the_file_comes_in_one_piece(server: FileServer) -> None:
@@ -356,11 +350,12 @@ def test_another_size_than_expected(server: FileServer, ranges: bool) -> None:
 
 
 @pytest.mark.parametrize("ends", ["chunked", "until_close"])
-def test_another_size_than_expected_that_shows_at_the_end(server: FileServer, ends: str) -> None:
+def test_a_length_that_shows_at_the_end(server: FileServer, ends: str) -> None:
     server.ranges = False
     setattr(server, ends, True)
     assert "the server's file has more than 7 bytes; try again" in failure(server, size=7)
     assert names() == []
+    download(server, size=SIZE)
 
 
 def test_corrupt_bytes(server: FileServer) -> None:
@@ -540,14 +535,6 @@ def test_a_part_of_unknown_origin_is_not_used(server: FileServer) -> None:
     Path("data").mkdir()
     Path("data/.file.partial").write_bytes(b"x" * SIZE)
     JOURNAL.write_text('{"url": "http://example.org", "segments": [1]}')
-    download(server)
-
-
-def test_a_journal_that_outlived_its_file_is_not_used(server: FileServer) -> None:
-    server.cut = cuts(500_000, then=0)
-    failure(server)
-    Path("data/.file.partial").unlink()
-    server.cut = cuts()
     download(server)
 
 

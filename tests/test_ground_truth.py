@@ -9,7 +9,7 @@ from ann_benchmarks.data.ground_truth import SearchOptions, exact_neighbors
 from ann_benchmarks.data.ground_truth import span as searching
 from ann_benchmarks.data.ground_truth.span import Problem, search_span
 from ann_benchmarks.data.ground_truth.truth import PartialTruth
-from ann_benchmarks.data.vectors.rows import Rows
+from ann_benchmarks.data.vectors.rows import ArrayRows, Rows
 from ann_benchmarks.distance import METRICS, candidate_distances
 
 VECTOR_METRICS = ("euclidean", "angular", "ip", "manhattan")
@@ -25,6 +25,7 @@ def by_sorting_everything(metric: str, train, queries, k: int) -> tuple[np.ndarr
 
 
 def assert_exact(metric: str, train, queries, k: int, cuts=CUTS) -> None:
+    train = ArrayRows(train)
     ids, distances = by_sorting_everything(metric, train, queries, k)
     problem = Problem(metric, queries, k)
     for block, group, pairs, threads, spans in cuts:

@@ -14,7 +14,7 @@ import yaml
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset, present_names, registered, truth_file
 from ann_benchmarks.data.datasets.catalog import dataset_table
-from ann_benchmarks.data.datasets.maintenance import find_truth
+from ann_benchmarks.data.datasets.maintenance import convert_source, find_truth, verify_dataset
 from ann_benchmarks.data.datasets.own import OwnVectors, create_in_place
 from ann_benchmarks.data.ground_truth import truth
 from ann_benchmarks.results.file import truth_mark
@@ -253,27 +253,19 @@ def test_vectors_of_ones_own_stay_where_they_are(own: None) -> None:
     assert create("--verify", "mine").stdout == "mine: all files are as they should be\n"
 
 
-@pytest.mark.parametrize(("value", "message"), [(np.nan, "part_5.npy row 7"), (np.inf, "part_5.npy row 7")])
-def test_verify_names_the_row_that_is_wrong(own: None, value: float, message: str) -> None:
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [(np.nan, "part_5.npy row 7"), (2.0, "holds the true neighbours of other vectors")],
+)
+def test_verify_names_what_is_wrong(own: None, value: float, message: str) -> None:
     assert create(*OWN).returncode == 0
-    spoilt = TRAIN[100:200].copy()
-    spoilt[7, 2] = value
-    np.save("part_5.npy", spoilt)
+    np.save("part_5.npy", np.where(np.arange(100)[:, None] >= 7, TRAIN[100:200] * np.float32(value), 1))
     done = create("--verify", "mine")
     assert done.returncode == 1 and message in done.stdout and done.stderr == ""
 
 
-def test_verify_sees_vectors_that_are_not_those_of_the_truth(own: None) -> None:
-    assert create(*OWN).returncode == 0
-    np.save("part_5.npy", TRAIN[100:200] * 2)
-    done = create("--verify", "mine")
-    assert done.returncode == 1 and "holds the true neighbours of other vectors" in done.stdout
-
-
 def test_verify_sees_a_byte_that_changed_since_the_download(server: FileServer) -> None:
     get_dataset("whole")[0].close()
-    from ann_benchmarks.data.datasets.maintenance import verify_dataset
-
     assert list(verify_dataset("whole")) == []
     path = Path("data/whole/base.fbin")
     content = bytearray(path.read_bytes())
@@ -283,8 +275,6 @@ def test_verify_sees_a_byte_that_changed_since_the_download(server: FileServer) 
 
 
 def test_a_converted_copy_takes_the_place_of_the_original(server: FileServer) -> None:
-    from ann_benchmarks.data.datasets.maintenance import convert_source
-
     get_dataset("shards")[0].close()
     assert convert_source("shards", None, None, force=False) == Path("data/shards/shards.converted.npy")
     for path in Path("data/shards").glob("train*.parquet"):
@@ -354,17 +344,19 @@ def test_one_name_is_one_dataset(own: None) -> None:
     assert get_dataset("mine")[0].rows == 9 and not Path("data/mine.yml").exists()
 
 
-def test_numbers_are_no_bits_in_place(own: None) -> None:
+@pytest.mark.parametrize(
+    ("train", "test", "metric", "message"),
+    [
+        ("b.npy", "b.npy", "jaccard", "b.npy holds uint8 where jaccard needs bool"),
+        ("v.h5", "v.h5:test", "ip", "--in-place takes whole files"),
+    ],
+)
+def test_what_cannot_stay_in_place(own: None, train: str, test: str, metric: str, message: str) -> None:
     np.save("b.npy", (TRAIN[:50] > 0).astype(np.uint8))
-    done = create("--name", "b", "--train", "b.npy", "--test", "b.npy", "--distance", "jaccard", "--in-place")
-    assert done.returncode == 1 and "b.npy holds uint8 where jaccard needs bool" in done.stderr
-
-
-def test_an_array_of_a_file_cannot_stay_in_place(own: None) -> None:
     with h5py.File("v.h5", "w") as file:
         file["train"], file["test"] = TRAIN, TEST
-    done = create("--name", "b", "--train", "v.h5", "--test", "v.h5:test", "--distance", "ip", "--in-place")
-    assert done.returncode == 1 and "--in-place takes whole files" in done.stderr
+    done = create("--name", "b", "--train", train, "--test", test, "--distance", metric, "--in-place")
+    assert done.returncode == 1 and message in done.stderr
 
 
 def test_what_was_downloaded_is_not_replaced_by_force(own: None) -> None:

@@ -297,9 +297,7 @@ def _sampled_rows(train: Any, row_bytes: int) -> tuple[Any, np.ndarray]:
         if time.monotonic() > deadline:
             break
     parts = [found[number] for number in sorted(found)]
-    numbers = np.concatenate([
-        number * piece + np.arange(len(part)) for number, part in zip(sorted(found), parts, strict=True)
-    ])  # fmt: skip
+    numbers = np.concatenate([number * piece + np.arange(len(found[number])) for number in sorted(found)])
     if isinstance(parts[0], list):
         return [row for part in parts for row in part], numbers
     is_sparse = isinstance(parts[0], SparseVectors)

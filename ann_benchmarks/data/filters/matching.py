@@ -61,18 +61,20 @@ class _Values:
         ranges = [predicate for predicate in predicates if predicate.operator in RANGES]
         others = [predicate for predicate in predicates if predicate.operator not in RANGES]
         lowest, highest = self._bounds(ranges)
+        if lowest > _NUMBERS.max or highest < _NUMBERS.min:
+            return np.empty(0, np.int64)  # a bound beyond int64 would be compared as float64, which rounds it
         if self._lookups > SORTED_AFTER:
             rows = self._between(lowest, highest)
         else:
-            rows = np.flatnonzero(self._mask(lowest, highest))
+            rows = np.flatnonzero((self._values >= lowest) & (self._values <= highest))
         for predicate in others:
-            wanted = [self._code(value) for value in predicate.value]
-            rows = rows[np.isin(self._values[rows], [code for code in wanted if code is not None])]
+            spans = [self._numbers(value) for value in predicate.value]
+            rows = rows[np.isin(self._values[rows], [first for first, last in spans if first == last])]
         return rows
 
-    def _bounds(self, ranges: list[Predicate]) -> tuple[int | None, int | None]:
-        """Return the lowest and the highest number that passes; None where it is unbounded."""
-        lowest, highest = [], []
+    def _bounds(self, ranges: list[Predicate]) -> tuple[int, int]:
+        """Return the lowest and the highest number that passes."""
+        lowest, highest = [int(_NUMBERS.min)], [int(_NUMBERS.max)]
         for predicate in ranges:
             # A text's number is its place among the texts: one that is absent lies between two of them.
             low, high = self._numbers(predicate.value)
@@ -80,7 +82,7 @@ class _Values:
                 lowest.append(high + 1 if predicate.operator == ">" else low)
             if predicate.operator in ("=", "<=", "<"):
                 highest.append(low - 1 if predicate.operator == "<" else high)
-        return max(lowest, default=None), min(highest, default=None)
+        return max(lowest), min(highest)
 
     def _numbers(self, value: Any) -> tuple[int, int]:
         """Return the first and the last number that stands for a value; first > last where none does."""
@@ -89,26 +91,12 @@ class _Values:
         first = int(np.searchsorted(self._texts, value, "left"))
         return first, int(np.searchsorted(self._texts, value, "right")) - 1
 
-    def _code(self, value: Any) -> int | None:
-        first, last = self._numbers(value)
-        return first if first == last else None
-
-    def _mask(self, lowest: int | None, highest: int | None) -> np.ndarray:
-        mask = np.ones(len(self._values), bool)
-        if lowest is not None:
-            mask &= self._values >= lowest
-        if highest is not None:
-            mask &= self._values <= highest
-        return mask
-
-    def _between(self, lowest: int | None, highest: int | None) -> np.ndarray:
-        if (lowest or 0) > _NUMBERS.max or (highest or 0) < _NUMBERS.min:
-            return np.empty(0, np.int64)  # a bound beyond int64 would be compared as float64, which rounds it
+    def _between(self, lowest: int, highest: int) -> np.ndarray:
         if self._sorted is None or self._order is None:
             self._order = np.argsort(self._values, kind="stable")
             self._sorted = np.asarray(self._values)[self._order]
-        start = 0 if lowest is None else int(np.searchsorted(self._sorted, lowest, "left"))
-        stop = len(self._sorted) if highest is None else int(np.searchsorted(self._sorted, highest, "right"))
+        start = int(np.searchsorted(self._sorted, lowest, "left"))
+        stop = int(np.searchsorted(self._sorted, highest, "right"))
         return np.sort(self._order[start : max(start, stop)])
 
 

@@ -24,7 +24,7 @@ from ..ground_truth import SearchOptions, ground_truth
 from ..ground_truth.exact import exact_distances, nearest
 from ..ground_truth.span import Problem, SpanNeighbors, search_rows
 from ..ground_truth.truth import PartialTruth
-from ..vectors.rows import Rows
+from ..vectors.rows import ArrayRows, Rows
 from .filter import Filter, RowAttributes
 from .matching import Matcher
 
@@ -85,11 +85,12 @@ def filtered_truth(
     if not isinstance(queries, np.ndarray) or isinstance(train, list):
         return _one_by_one(problem, train, groups, attributes, options)
     dense = Problem(metric, np.ascontiguousarray(queries), k)
-    mapped = train.mapped() if isinstance(train, Rows) else train
-    row_bytes = max(1, train.shape[1] * np.dtype(train.dtype).itemsize)
+    rows = train if isinstance(train, Rows) else ArrayRows(train, "training")
+    mapped = rows.mapped()
+    row_bytes = max(1, rows.shape[1] * rows.dtype.itemsize)
     span_rows = SPAN if mapped is not None else max(1, min(SPAN, SPAN_BYTES // row_bytes))
-    spans = _spans(len(train), span_rows)
-    truth = PartialTruth(dense, train, len(spans) * len(groups), options, span_rows)
+    spans = _spans(len(rows), span_rows)
+    truth = PartialTruth(dense, rows, len(spans) * len(groups), options, span_rows)
     matcher = Matcher(attributes)
     bar = tqdm(
         None, "neighbours under filters", len(truth.done), initial=int(truth.done.sum()), delay=1,
@@ -101,7 +102,7 @@ def filtered_truth(
             numbers = [first + number for number in range(len(groups)) if not truth.done[first + number]]
             if not numbers:
                 continue
-            search = _SpanSearch(dense, train, span, mapped)
+            search = _SpanSearch(dense, rows, span, mapped)
             wanted = ((number, groups[number - first]) for number in numbers)
             tasks = (
                 _Task(number, group.queries, matcher.rows(group.filter, span) - span.start)
@@ -117,14 +118,10 @@ def filtered_truth(
 class _SpanSearch:
     """The groups' searches in one span of the rows."""
 
-    def __init__(self, problem: Problem, train: Any, span: range, mapped: np.ndarray | None) -> None:
-        self._problem, self._span, self._train = problem, span, train
+    def __init__(self, problem: Problem, train: Rows, span: range, mapped: np.ndarray | None) -> None:
+        self._problem, self._span = problem, span
+        self._where: Callable[[int], str] = lambda row: train.where(span.start + row)
         self._rows = train[span.start : span.stop] if mapped is None else mapped[span.start : span.stop]
-
-    def _where(self, row: int) -> str:
-        number = self._span.start + row
-        is_stored = isinstance(self._train, Rows)
-        return self._train.where(number) if is_stored else f"training row {number} (from 0)"
 
     def all(self, tasks: Iterator[_Task], truth: PartialTruth) -> Iterator[tuple[int, SpanNeighbors]]:
         """Give what each task finds, in any order."""

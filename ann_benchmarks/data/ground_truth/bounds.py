@@ -104,13 +104,11 @@ class _Moved(DistanceBounds):
             if self.scale != 1:
                 moved *= np.float32(self.scale)
         else:
-            np.multiply(self.unit_moved(block), self.scale, out=moved, casting="same_kind")
+            directed = self.unit(block)
+            directed -= self.centre
+            np.multiply(directed, self.scale, out=moved, casting="same_kind")
         squares: np.ndarray = np.einsum("ij,ij->i", moved, moved)
         return squares
-
-    def unit_moved(self, block: np.ndarray) -> np.ndarray:
-        """Return the rows about the new origin, in float64."""
-        return np.subtract(block, self.centre, dtype=np.float64)
 
     def terms(self, block: np.ndarray, moved: np.ndarray, squares: np.ndarray) -> Terms:
         """Return what a row's score has beside the product, and the error of the score."""
@@ -189,11 +187,6 @@ class _Angular(_Euclidean):
         lengths[(lengths > 0) & ~((lengths > 1e-100) & (lengths < 1e150))] = np.nan
         lengths[lengths == 0] = 1
         return vectors / lengths[:, np.newaxis]
-
-    def unit_moved(self, block: np.ndarray) -> np.ndarray:
-        directed = self.unit(block)
-        directed -= self.centre
-        return directed
 
     def squared(self, distances: np.ndarray) -> np.ndarray:
         return 2 * distances * self.scale**2

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,7 @@ class Cluster:
     def search(
         self,
         problem: Problem,
-        train: Any,
+        train: Rows,
         spans: dict[int, range],
         farthest: Callable[[], np.ndarray],
         advance: Callable[[int], object],
@@ -75,14 +75,18 @@ class Cluster:
         return result
 
 
-def _kind(rows: Any) -> tuple[tuple[int, int], str]:
-    return (rows.shape[0], rows.shape[1]), np.dtype(rows.dtype).str
+class _Look(NamedTuple):
+    """What the worker's file must have in common with ours: its kind, and a row."""
+
+    shape: tuple[int, int]
+    dtype: str
+    row: str
 
 
-def _look(rows: Any, number: int) -> tuple[tuple[int, int], str, str]:
-    """Return what the worker's file must have in common with ours: its kind, and a row."""
+def _look(rows: Rows, number: int) -> _Look:
     row = np.ascontiguousarray(rows[number : number + 1])
-    return *_kind(rows), hashlib.blake2b(row.data, digest_size=16).hexdigest()
+    digest = hashlib.blake2b(row.data, digest_size=16).hexdigest()
+    return _Look((rows.shape[0], rows.shape[1]), rows.dtype.str, digest)
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,7 @@ class _SpanTask:
     opener: Callable[[], Rows]
     span: range
     farthest: np.ndarray
-    look: tuple[tuple[int, int], str, str]
+    look: _Look
 
     def __call__(self) -> SpanNeighbors:
         from distributed import get_worker
@@ -102,19 +106,19 @@ class _SpanTask:
         with _ONE_AT_A_TIME:  # a search uses all of the worker's cores
             try:
                 rows = _opened(pickle.dumps(self.opener))
-                same_kind = self.look[:2] == _kind(rows)
-                is_same = same_kind and self.look == _look(rows, self.span.start)
+                found = _look(rows, min(self.span.start, len(rows)))
             except (UserError, OSError) as error:
                 raise UserError(f"the worker {worker.address} cannot open the dataset: {error}") from None
-            if not is_same:
-                (count, dimension), dtype, _ = self.look
-                wanted = f"{count} rows x {dimension} of {np.dtype(dtype)} were expected"
-                found = f"has {rows.shape[0]} rows x {rows.shape[1]} of {np.dtype(rows.dtype)} where {wanted}"
-                row = f"has another row {self.span.start} (from 0) than the file here"
-                raise UserError(
-                    f"on the worker {worker.address}, {rows.label} {row if same_kind else found}; "
-                    "all machines need the same files"
+            if found != self.look:
+                wanted, own = (
+                    f"{look.shape[0]} rows x {look.shape[1]} of {np.dtype(look.dtype)}"
+                    for look in (self.look, found)
                 )
+                differs = f"has {own} where {wanted} were expected"
+                if own == wanted:
+                    differs = f"has another row {self.span.start} (from 0) than the file here"
+                place = f"on the worker {worker.address}, {rows.label}"
+                raise UserError(f"{place} {differs}; all machines need the same files")
             return search_span(self.problem, rows, self.span, self.farthest, worker.state.nthreads)
 
 

@@ -8,8 +8,6 @@ import numpy as np
 from ann_benchmarks.common.sparse import SparseQuery, SparseVectors
 from ann_benchmarks.distance import pair_distances, set_distances
 
-from ..vectors.rows import ArrayRows, Rows
-
 FETCHED_AT_ONCE = 2 * 2**20  # bytes of float64
 COMPUTED_AT_ONCE = 2**18  # bytes of float64: within a core's cache
 BLOCK_ROWS = 2**15  # rows searched at once: their scores stay in the processor's cache
@@ -59,25 +57,6 @@ def nearest(query: np.ndarray, distances: np.ndarray, rows: np.ndarray, k: int) 
     _, first, counts = np.unique(query[order], return_index=True, return_counts=True)
     rank = np.arange(len(order)) - np.repeat(first, counts)
     return order[rank < k]
-
-
-def fetch_rows(train: Any, numbers: np.ndarray) -> np.ndarray:
-    """Return the rows of these ascending numbers from an array, Rows, or what can be sliced."""
-    if isinstance(train, ArrayRows):
-        train = train.mapped()
-    if isinstance(train, np.ndarray):
-        return train[numbers]
-    if isinstance(train, Rows):
-        return train.take(numbers)
-    found = np.empty((len(numbers), train.shape[1]), train.dtype)
-    size = max(1, FETCHED_AT_ONCE // (train.shape[1] * train.dtype.itemsize))
-    at = 0
-    while at < len(numbers):
-        start = int(numbers[at])
-        end = int(np.searchsorted(numbers, start + size))
-        found[at:end] = train[start : int(numbers[end - 1]) + 1][numbers[at:end] - start]
-        at = end
-    return found
 
 
 def nearest_sets(

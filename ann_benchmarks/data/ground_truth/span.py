@@ -12,7 +12,7 @@ from ann_benchmarks.common.errors import UserError
 
 from ..vectors.rows import Rows
 from .bounds import BadRow, DistanceBounds, bounds_for
-from .exact import exact_distances, fetch_rows, nearest
+from .exact import exact_distances, nearest
 
 BLOCK_ROWS, GROUP_QUERIES = 1024, 512  # of one matrix product, at most
 BLOCK_BYTES = 8 * 2**20  # bound on a block in float64
@@ -40,7 +40,7 @@ class SpanNeighbors(NamedTuple):
 
 def search_span(
     problem: Problem,
-    train: Any,
+    train: Rows,
     span: range,
     farthest: np.ndarray,
     threads: int,
@@ -57,7 +57,7 @@ def search_span(
 
 def search_rows(
     problem: Problem,
-    train: Any,
+    train: Rows,
     span: range,
     farthest: np.ndarray,
     threads: int,
@@ -71,7 +71,7 @@ class _Search:
     def __init__(
         self,
         problem: Problem,
-        train: Any,
+        train: Rows,
         span: range,
         farthest: np.ndarray,
         advance: Callable[[int], object],
@@ -116,9 +116,9 @@ class _Search:
             if start >= self.span.stop:
                 return None
             stop = self.next = min(start + min(most, self.block), self.span.stop)
-            rows = np.asarray(self.train[start:stop])
+            rows = self.train.read(start, stop)
         if len(rows) != stop - start:
-            raise UserError(f"{self.where(start)}: {stop - start} rows expected, {len(rows)} read")
+            raise UserError(f"{self.train.where(start)}: {stop - start} rows expected, {len(rows)} read")
         return start, rows
 
     def work(self, number: int) -> None:
@@ -138,9 +138,10 @@ class _Search:
             try:
                 factor, row_error = self.bounds.rows(rows, memory[0])
             except BadRow as bad:
+                row = self.train.where(self.span.start + int(numbers[bad.args[0]]))
                 raise UserError(
-                    f"{self.where(self.span.start + int(numbers[bad.args[0]]))} holds NaN, infinity or values"
-                    " too large to square; finite numbers were expected: remove or mend it"
+                    f"{row} holds NaN, infinity or values too large to square; finite numbers were expected:"
+                    " remove or mend it"
                 ) from None
             for turn in range(len(self.groups)):  # threads begin apart, to not wait for one another
                 group = self.groups[(number + turn) % len(self.groups)]
@@ -168,16 +169,13 @@ class _Search:
         return exact_distances(self.problem.metric, self.problem.queries, fetch, query, row, run)
 
     def fetch(self, rows: np.ndarray) -> np.ndarray:
-        return fetch_rows(self.train, self.span.start + rows.astype(np.int64))
+        return self.train.take(self.span.start + rows.astype(np.int64))
 
     def fetch_and_learn(self, rows: np.ndarray) -> np.ndarray:
         vectors = self.fetch(rows)
         with self.reading:
             self.repeats.learn(self.span.start + rows.astype(np.int64), vectors)
         return vectors
-
-    def where(self, row: int) -> str:
-        return self.train.where(row) if isinstance(self.train, Rows) else f"training row {row} (from 0)"
 
 
 class _Group:

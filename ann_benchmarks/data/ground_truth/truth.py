@@ -18,7 +18,7 @@ from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.common.sparse import SparseVectors
 from ann_benchmarks.common.text import DAMAGE
 
-from ..vectors.rows import Rows
+from ..vectors.rows import ArrayRows, Rows
 from .cluster import Cluster
 from .exact import nearest, nearest_sets, nearest_sparse
 from .span import Problem, SpanNeighbors, search_span
@@ -53,7 +53,7 @@ class PartialTruth:
     """
 
     def __init__(
-        self, problem: Problem, train: Any, spans: int, options: SearchOptions, span_rows: int
+        self, problem: Problem, train: Rows, spans: int, options: SearchOptions, span_rows: int
     ) -> None:
         """Begin, or go on from what the file has; `span_rows` is what a span holds at most."""
         shape = (len(problem.queries), problem.k)
@@ -69,7 +69,7 @@ class PartialTruth:
             "metric": problem.metric,
             "k": problem.k,
             "queries": [queries.shape, queries.dtype.str, hashlib.blake2b(queries.data).hexdigest()],
-            "train": [list(train.shape), np.dtype(train.dtype).str, options.mark],
+            "train": [list(train.shape), train.dtype.str, options.mark],
             "span": span_rows,
         }
         self._identity = json.dumps(known)
@@ -140,6 +140,7 @@ def ground_truth(
     if isinstance(queries, SparseVectors):
         with _bar(len(train), 0, "row", options.progress) as bar:
             return nearest_sparse(metric, train, queries, k, bar.update)
+    train = train if isinstance(train, Rows) else ArrayRows(train, "training")
     problem = Problem(metric, np.ascontiguousarray(queries), k)
     if problem.queries.ndim != 2 or problem.queries.shape[1] != train.shape[1]:
         raise UserError(

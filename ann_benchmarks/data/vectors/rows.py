@@ -104,19 +104,23 @@ class Rows(ABC):
 
 
 class ArrayRows(Rows):
-    """Rows that are in memory, or that NumPy has mapped."""
+    """Rows that are in memory, or that NumPy has mapped; or any others that are sliced as an array is."""
 
-    def __init__(self, array: np.ndarray, label: str = "the vectors") -> None:
+    def __init__(self, array: Any, label: str = "the vectors") -> None:
         self._array = array
         self.label, self.shape, self.dtype = label, array.shape, array.dtype
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Return a view."""
-        return self._array[start:stop]
+        """Return a view, if the array gives one."""
+        return np.asarray(self._array[start:stop])
+
+    def take(self, numbers: np.ndarray) -> np.ndarray:
+        """Return rows by numbers, which only an array takes in any order."""
+        return super().take(numbers) if self.mapped() is None else self._array[numbers]
 
     def mapped(self) -> np.ndarray | None:
         """Return the array itself."""
-        return self._array
+        return self._array if isinstance(self._array, np.ndarray) else None
 
 
 class LockedRows(Rows):
