@@ -17,9 +17,16 @@ from ann_benchmarks.common.sparse import SparseVectors
 from ann_benchmarks.common.text import warn
 from ann_benchmarks.distance import BIT_METRICS, candidate_distances
 
-from ..filters import FilterSet, RowAttributes
+from ..filters import FilterSet, RowAttribute, RowAttributes
 from ..vectors import Rows
-from .filter_files import attributes_mark, filter_path, read_attributes, read_filter_set
+from .filter_files import (
+    attributes_mark,
+    column_path,
+    filter_path,
+    read_attributes,
+    read_filter_set,
+    write_attribute,
+)
 from .queries import Queries, TrueNeighbors, ordered, read_truth, truth_path, write_truth
 from .truth_check import ALL, DEPTH, check_path, check_truth, checked_depths, write_check
 from .write import IN_TRAIN, count_repeated
@@ -105,8 +112,19 @@ class Dataset(ABC):
 
     def attributes(self, filters: Sequence[str]) -> RowAttributes:
         """The columns that these filter sets are about: what a table must have beside the vectors."""
-        columns = [column for name in filters for column in self.filter_set(name).attributes]
-        return read_attributes(self.name, columns, self.data, self.mark())
+        return self.columns([column for name in filters for column in self.filter_set(name).attributes])
+
+    def columns(self, names: Sequence[str]) -> RowAttributes:
+        """The attributes of these names; UserError where one is missing, or is of other vectors."""
+        return read_attributes(self.name, names, self.data, self.mark())
+
+    def has_column(self, name: str) -> bool:
+        """Whether an attribute of this name is there."""
+        return column_path(self.name, name, self.data).exists()
+
+    def keep_column(self, attribute: RowAttribute) -> None:
+        """Store an attribute of all rows."""
+        write_attribute(column_path(self.name, attribute.name, self.data), attribute, self.mark())
 
     def true_distances(self, count: int, filter: str = "") -> np.ndarray:
         """Distances of each query's `count` nearest training rows, ascending: (n_queries, count) float64."""

@@ -22,9 +22,7 @@ from .filter_files import (
     column_path,
     filter_path,
     read_attribute,
-    read_attributes,
     stored_filters,
-    write_attribute,
     write_filter_set,
 )
 from .own import OwnVectors
@@ -98,36 +96,24 @@ def _prepare(dataset: Dataset, name: str, synthetic: SyntheticSet | None, count:
         filters = stored.filters
         attributes = dataset.attributes([name])
     elif synthetic.column == "place":
-        attributes, places = _places(dataset)
-        queries = np.asarray(dataset.test())
-        metric = str(dataset.attrs["distance"])
-        filters = place_filters(synthetic, queries, places, dataset.rows, metric)
+        places, queries = _query_places(dataset), np.asarray(dataset.test())
+        filters = place_filters(synthetic, queries, places, dataset.rows, str(dataset.attrs["distance"]))
+        attributes = dataset.columns(["place"])
     else:
-        attributes = _generated(dataset, synthetic)
+        if not dataset.has_column(synthetic.column):
+            dataset.keep_column(generated_column(synthetic, dataset.rows))
         filters = generated_filters(synthetic, dataset.rows, len(dataset.test()))
+        attributes = dataset.columns([synthetic.column])
     store_filters(dataset, name, filters, attributes, count)
 
 
-def _generated(dataset: Dataset, synthetic: SyntheticSet) -> RowAttributes:
-    """Return the column of a synthetic set, made if it is not there."""
-    path, mark = column_path(dataset.name, synthetic.column, dataset.data), dataset.mark()
-    if not path.exists():
-        write_attribute(path, generated_column(synthetic, dataset.rows), mark)
-    return read_attributes(dataset.name, [synthetic.column], dataset.data, mark)
-
-
-def _places(dataset: Dataset) -> tuple[RowAttributes, np.ndarray]:
-    """Return the places of rows and of queries, found if they are not there."""
-    rows_path, queries_path = (
-        column_path(dataset.name, column, dataset.data) for column in ("place", QUERY_PLACES)
-    )
-    mark = dataset.mark()
-    if not (rows_path.exists() and queries_path.exists()):
+def _query_places(dataset: Dataset) -> np.ndarray:
+    """Return the places of queries; those of rows are found, too, if they are not there."""
+    if not (dataset.has_column("place") and dataset.has_column(QUERY_PLACES)):
         found = find_places(dataset.train_rows(), np.asarray(dataset.test()), str(dataset.attrs["distance"]))
-        write_attribute(queries_path, RowAttribute(QUERY_PLACES, "integer", found.queries), mark)
-        write_attribute(rows_path, RowAttribute("place", "integer", found.rows), mark)
-    attributes = read_attributes(dataset.name, ["place"], dataset.data, mark)
-    return attributes, read_attribute(queries_path, mark)[0].values
+        dataset.keep_column(RowAttribute(QUERY_PLACES, "integer", found.queries))
+        dataset.keep_column(RowAttribute("place", "integer", found.rows))
+    return dataset.columns([QUERY_PLACES])[QUERY_PLACES].values
 
 
 def store_filters(
@@ -201,14 +187,12 @@ def store_own_filters(dataset: Dataset, own: OwnFilters, neighbors: int, force: 
 
     UserError where sets or columns of these names are there and `force` is not given.
     """
-    mark = dataset.mark()
     if not force:
         _refuse_stored(dataset, own)
-    for column, attribute in own.attributes.items():
-        write_attribute(column_path(dataset.name, column, dataset.data), attribute, mark)
+    for attribute in own.attributes.values():
+        dataset.keep_column(attribute)
     for name, filters in own.sets.items():
-        columns = [predicate.column for predicate in filters[0].predicates]
-        attributes = read_attributes(dataset.name, columns, dataset.data, mark)
+        attributes = dataset.columns([predicate.column for predicate in filters[0].predicates])
         store_filters(dataset, name, filters, attributes, min(neighbors, dataset.rows))
     return list(own.sets)
 

@@ -21,7 +21,7 @@ from ..vectors.sparse import SparseRows, open_csr, peek_csr
 from .catalog import entry_of
 from .dataset import Dataset
 from .downloads import get_file
-from .filter_files import column_path, read_attributes, write_attribute
+from .filter_files import column_path
 from .parts import FilterSource, Parts, PartsDataset
 from .queries import TrueNeighbors
 
@@ -55,10 +55,9 @@ def published_filters(
 ) -> tuple[Sequence[Filter], RowAttributes]:
     """Return the filter of each query and the attribute that they are about, fetched if it is not there."""
     assert isinstance(dataset, PartsDataset)
-    path, mark = column_path(dataset.name, source.column, dataset.data), dataset.mark()
-    if not path.exists():
-        _store_column(dataset, source, path, mark)
-    attributes = read_attributes(dataset.name, [source.column], dataset.data, mark)
+    if not dataset.has_column(source.column):
+        _store_column(dataset, source)
+    attributes = dataset.columns([source.column])
     queries, share = len(dataset.test()), published_share(filter)
     if share is None:
         matrix = get_file(dataset.parts, source.of_queries, peek_csr)
@@ -68,13 +67,14 @@ def published_filters(
     return make_filters([(source.column, "=")], [(share.written_in(source.label),)] * queries), attributes
 
 
-def _store_column(dataset: PartsDataset, source: FilterSource, path: Path, mark: str) -> None:
+def _store_column(dataset: PartsDataset, source: FilterSource) -> None:
     """Write an attribute of all rows."""
     parts, name = dataset.parts, source.column
     if source.of_queries:
         matrix = get_file(parts, source.of_rows, peek_csr)
+        path = column_path(dataset.name, name, dataset.data)
         with scratch_path(path.with_suffix(".tags")) as scratch:
-            write_attribute(path, _tag_column(name, matrix, dataset.rows, scratch), mark)
+            dataset.keep_column(_tag_column(name, matrix, dataset.rows, scratch))
         return
     first = parts.place(parts.train[0], dataset.data)
     attribute = _id_column(name, dataset.row_ids(), dataset.rows, first)
@@ -86,7 +86,7 @@ def _store_column(dataset: PartsDataset, source: FilterSource, path: Path, mark:
             parts, source.of_rows, lambda path: label_column("labels", path, np.empty(0, np.int64))
         )
         attribute = label_column(name, labels, attribute.values)
-    write_attribute(path, attribute, mark)
+    dataset.keep_column(attribute)
 
 
 def _id_column(name: str, ids: Iterable[np.ndarray] | None, rows: int, path: Path) -> RowAttribute:

@@ -181,7 +181,7 @@ def open_npz(path: Path, key: str) -> Rows:
             with archive.open(f"{key}.npy") as member:
                 shape, dtype = _npy_header(member, f"{path}:{key}")
                 offset = member.tell()
-        rows = StoredRows(path, f"{path}:{key}", shape, dtype, partial(_archived, path.absolute(), key))
+        rows = StoredRows(path, f"{path}:{key}", shape, dtype, partial(_load_archived, path.absolute(), key))
         _require_whole(rows, offset, size)
         if rows.nbytes > (free := psutil.virtual_memory().available):
             raise UserError(
@@ -191,7 +191,7 @@ def open_npz(path: Path, key: str) -> Rows:
         return rows
 
 
-def _archived(path: Path, key: str) -> np.ndarray:
+def _load_archived(path: Path, key: str) -> np.ndarray:
     with np.load(path, allow_pickle=False) as archive:
         array: np.ndarray = archive[key]
     return array
@@ -247,8 +247,10 @@ def open_hdf5(path: Path, key: str) -> Rows:
             raise UserError(f"{label} {problem}")
         if is_plain(stored):
             return FlatRows(OffsetFile(path), label, stored.id.get_offset(), stored.shape, stored.dtype)
-        return StoredRows(path, label, stored.shape, stored.dtype, partial(_chunked, path.absolute(), key))
+        return StoredRows(
+            path, label, stored.shape, stored.dtype, partial(_load_chunked, path.absolute(), key)
+        )
 
 
-def _chunked(path: Path, key: str) -> h5py.Dataset:
+def _load_chunked(path: Path, key: str) -> h5py.Dataset:
     return open_hdf5_file(path)[key]
