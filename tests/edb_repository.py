@@ -5,14 +5,11 @@ import gzip
 import hashlib
 import shutil
 import subprocess
-import threading
-import time
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-NAME = "EDB_SUBSCRIPTION_TOKEN"
 TOKEN = "qZ7kept-out/of+everything42"
 
 
@@ -24,8 +21,6 @@ class Repository(ThreadingHTTPServer):
     def __init__(self, folder: Path) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.folder = folder
-        self.hangs = threading.Event()  # it accepts requests and does not answer
-        self.requested = threading.Event()
 
     @property
     def address(self) -> str:
@@ -36,9 +31,6 @@ class _Handler(BaseHTTPRequestHandler):
     server: Repository
 
     def do_GET(self) -> None:
-        self.server.requested.set()
-        while self.server.hangs.is_set():
-            time.sleep(0.05)
         expected = "Basic " + base64.b64encode(f"token:{TOKEN}".encode()).decode()
         path = self.server.folder / self.path.removeprefix("/basic/enterprise/")
         is_known = self.headers.get("Authorization") == expected

@@ -77,7 +77,7 @@ COMMANDS = {
     }),
     "data_export": (["--output", "out.csv"], {"--output": T, "--recompute": F}),
     "install": (["--definitions", "plugins"], {
-        "--algorithm": T, "--proc": N, "--build-arg": T, "--secret": T, "--base": T, "--mirror": T,
+        "--algorithm": T, "--proc": N, "--build-arg": T, "--base": T, "--mirror": T,
         "--ca-bundle": T, "--no-cache": F, "--export": T, "--local": F, "--version": T, "--archive": T,
         "--definitions": T,
     }),

@@ -143,7 +143,6 @@ neighbors: n
 folder: f
 """
 RELEASE = "github: own/thing\nversion: 1.0.0\nasset: thing_{version}.zip\n"
-DOWNLOAD = "argument: A\nsecret: B\nsource: C\n"
 # A kind of file: where it lies, what is valid, and the commands that read it.
 KINDS = {
     "config": ("plugins/exact/config.yml", CONFIG, [
@@ -165,7 +164,6 @@ KINDS = {
     "release": ("plugins/exact/release.yml", RELEASE, [
         ("install", ["--definitions", "plugins", "--local", "--algorithm", "thing"]),
     ]),
-    "download": ("plugins/exact/download.yml", DOWNLOAD, [("install", ["--definitions", "plugins"])]),
 }  # fmt: skip
 
 

@@ -1,5 +1,8 @@
 #!/bin/sh
-# Download pgpu's package from EnterpriseDB's repository into /packages, in a container of the base image.
+# Download pgpu's package from EnterpriseDB's repository into /packages, in a container of the base image:
+#
+#     docker run --rm -i --network host --tmpfs /run/secret -v "$PWD/packages:/packages" \
+#         -v "$PWD/algorithms/pgpu/download.sh:/download.sh" ann-benchmarks-base sh /download.sh <~/.edb-token
 #
 #   standard input   the token of an account there; it is kept in /run/secret, which is in memory
 #   POSTGRES         major version
@@ -7,6 +10,7 @@
 #   EDB              address of the repository, as one that takes the token as a password; a distribution and a
 #                    suite may follow
 set -eu
+POSTGRES=${POSTGRES:-17} PGPU=${PGPU:-} EDB=${EDB:-https://downloads.enterprisedb.com/basic/enterprise}
 # shellcheck source=/dev/null
 . /etc/os-release
 export DEBIAN_FRONTEND=noninteractive
@@ -22,7 +26,7 @@ refused() {
     case $why in
         401* | 402* | 403* | 404*)
             fail "$1 does not take the token (${why%% \[*}): copy it anew from your account there, or name with" \
-                "--build-arg EDB=... a repository that it is for"
+                "-e EDB=... a repository that it is for"
             ;;
         *) fail "$1 cannot be read: ${why:-$(tail -n 1 said)}" ;;
     esac
@@ -72,7 +76,8 @@ versions=$(apt-cache madison "$name" | awk -F ' *[|] *' '{ print $2 }')
 version=$(echo "$versions" | awk -v v="$PGPU" 'v == "" || $0 == v || index($0, v "-") == 1 { print; exit }')
 [ -n "$version" ] || fail "$address has no $name $PGPU; it has: $(echo "$versions" | paste -sd ' ' -)"
 
-mkdir -m 755 /packages
+umask 022
+mkdir -p /packages
 cd /packages
 apt-get -q download "$name=$version" >/run/secret/said 2>&1 || { cd /run/secret && refused "$name $version"; }
 echo "downloaded: $name $version"

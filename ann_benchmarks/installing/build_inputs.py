@@ -1,4 +1,4 @@
-"""What the user gives builds: arguments, files and proxies among them, secrets, and CA certificates."""
+"""What the user gives builds: arguments, files and proxies among them, and CA certificates."""
 
 import hashlib
 import json
@@ -8,13 +8,12 @@ import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
 from ann_benchmarks.common.errors import UserError, closest
 from ann_benchmarks.common.files import read_regular
 
+MOST_BYTES = 4 << 20  # of a file with certificates
 # Docker knows these without an ARG, and neither its cache nor an image's history depends on them.
-MOST_BYTES = 4 << 20  # of a file with a secret or with certificates
 PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy")
 _PACKAGE_FILE = re.compile(r"\.(deb|zip|whl|tar|tgz|tar\.\w+)$")
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]+(?=@)")
@@ -31,10 +30,6 @@ class BuildArguments:
         """Leave out the arguments that a Dockerfile has no use for."""
         kept = {name: value for name, value in self.values.items() if name in names}
         return BuildArguments(kept, {name: path for name, path in self.packages.items() if name in kept})
-
-    def having(self, name: str, package: Path) -> "BuildArguments":
-        """Let an argument stand for a file."""
-        return BuildArguments({**self.values, name: package.name}, {**self.packages, name: package})
 
     def __str__(self) -> str:
         """As JSON, for people and labels: without passwords in addresses."""
@@ -90,43 +85,6 @@ def check_used(given: BuildArguments, declared: Iterable[str]) -> None:
         if name not in known and name.lower() not in PROXIES:
             hint = closest(name, known) if known else "they declare none"
             raise UserError(f"no Dockerfile that is to be built declares ARG {name}; {hint}")
-
-
-def read_secrets(texts: Iterable[str], environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Read NAME, for the environment's value, or NAME=FILE, for what the file holds: one word.
-
-    No message repeats what it was given, which may be the secret itself.
-    """
-    secrets = {}
-    for text in texts:
-        name, equals, place = text.partition("=")
-        if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
-            raise UserError("--secret takes a NAME, whose value is in the environment, or NAME=FILE")
-        value = (_secret_in(name, place) if equals else environment.get(name, "")).strip()
-        if not re.fullmatch(r"[!-~]+", value):
-            where = "the file that it names" if equals else f"the variable {name}"
-            what = "more than one word" if value else "nothing"
-            raise UserError(f"--secret {name}: {where} holds {what}")
-        secrets[name] = value
-    return secrets
-
-
-def _secret_in(name: str, place: str) -> str:
-    try:
-        return read_regular(Path(place).expanduser(), MOST_BYTES).decode("ascii", errors="replace")
-    except (OSError, ValueError, RuntimeError):
-        raise UserError(
-            f"--secret {name}: the name after '=' must be that of a regular file; others can see a command"
-            f" line, so put a secret itself into the variable {name} and write --secret {name}"
-        ) from None
-
-
-def without_secrets(text: str, secrets: Iterable[str]) -> str:
-    """Put *** in place of each secret, also as it is written in addresses."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        for form in (secret, quote(secret, safe="")):
-            text = text.replace(form, "***")
-    return text
 
 
 VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT")

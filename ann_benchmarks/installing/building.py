@@ -1,6 +1,5 @@
 """One image built by the engine, which another thread may abort, and the log of that."""
 
-import json
 import re
 import tempfile
 import threading
@@ -16,9 +15,8 @@ from ann_benchmarks.common.text import clean_text
 from ann_benchmarks.run.containers.engine import reason
 
 from .build_inputs import proxies
-from .catalog import ARGUMENTS_LABEL, SMALL_BASE, ImageSpec
+from .catalog import SMALL_BASE, ImageSpec
 from .context import write_context
-from .downloading import Download
 
 _PIECE = 2**18  # bytes at a time
 LOGS = Path("logs/install")
@@ -100,7 +98,6 @@ class ImageBuildOptions:
     definitions: Path
     certificates: Mapping[str, bytes]  # trusted by images
     is_anew: bool  # although layers are in the engine's cache
-    secrets: Mapping[str, str]
 
 
 class ImageBuild:
@@ -109,9 +106,6 @@ class ImageBuild:
     def __init__(self, client: Any, spec: ImageSpec, options: ImageBuildOptions) -> None:
         """Make it with a client of its own, which nobody else uses; nothing is begun yet."""
         self.client, self.spec, self.options = client, spec, options
-        self._arguments = spec.arguments
-        self._labels = dict(spec.labels)
-        self._download: Download | None = None
         self._response: Any = None
         self._is_aborted = threading.Event()
 
@@ -120,13 +114,11 @@ class ImageBuild:
         path = log_path(self.spec.image)
         with (
             tempfile.TemporaryFile() as context,
-            tempfile.TemporaryDirectory(prefix="ann-benchmarks-package-") as folder,
             BuildLog(path, on_step) as log,
         ):
             log.write(f"{self.spec.dockerfile} with {self.spec.arguments}\n")
             try:
-                self._download_package(Path(folder), log, on_step)
-                packages = self._arguments.packages.values()
+                packages = self.spec.arguments.packages.values()
                 write_context(context, self.options.definitions, self.options.certificates, packages)
                 context.seek(0)
                 is_finished = False
@@ -150,32 +142,9 @@ class ImageBuild:
     def abort(self) -> None:
         """Abort the build, from another thread."""
         self._is_aborted.set()
-        if self._download is not None:
-            self._download.abort()
         if self._response is not None:
             with suppress(OSError, ValueError, RuntimeError):
                 self._response.raw.shutdown()  # the thread that reads from it reads its end
-
-    def _download_package(self, folder: Path, log: BuildLog, on_step: Callable[[str], None]) -> None:
-        restricted = self.spec.download
-        if restricted is None:
-            return
-
-        def take(line: str) -> None:
-            log.write(f"{line}\n")
-            on_step(f"download: {line}")
-
-        self._download = Download(
-            self.client, self.spec.base, restricted, self.options.secrets[restricted.secret]
-        )
-        if self._is_aborted.is_set():  # before there was a download to abort
-            raise BuildAborted
-        package = self._download.run(folder, take)
-        if self._is_aborted.is_set():
-            raise BuildAborted
-        self._arguments = self._arguments.having(restricted.argument, package)
-        known = {**json.loads(self._labels[ARGUMENTS_LABEL]), restricted.argument: package.name}
-        self._labels[ARGUMENTS_LABEL] = json.dumps(known, sort_keys=True)
 
     def _messages(self, context: BinaryIO) -> Iterator[dict[str, Any]]:
         self.client.api.hooks["response"].append(self._keep)
@@ -187,8 +156,8 @@ class ImageBuild:
             # Docker's own bridge has no way out on many machines of companies, nor their DNS and their proxy
             # on 127.0.0.1; the host's network has what this program has.
             network_mode="host",
-            buildargs={**proxies(), **self._arguments.values},
-            labels=self._labels,
+            buildargs={**proxies(), **self.spec.arguments.values},
+            labels=dict(self.spec.labels),
             nocache=self.options.is_anew,
             rm=True,
             forcerm=True,

@@ -1,7 +1,7 @@
 """Which images are to be built, from which Dockerfiles, on which others, with which arguments."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from ann_benchmarks.common import VERSION
@@ -12,7 +12,6 @@ from ann_benchmarks.definitions.tags import split_tag, tagged
 
 from .build_inputs import BuildArguments, check_used
 from .context import ALGORITHMS, Dockerfile, read_dockerfile
-from .downloading import RestrictedPackage, read_restricted
 
 PREFIX = "ann-benchmarks-"
 BASE_FOLDER = "base"
@@ -36,7 +35,6 @@ class ImageSpec:
     beginning: str  # images with the same have layers in common
     labels: Mapping[str, str]
     definitions: tuple[Definition, ...]  # what is to work in it, one of each plug-in
-    download: RestrictedPackage | None = None  # the package that is downloaded first
 
 
 class ImageCatalog:
@@ -50,18 +48,13 @@ class ImageCatalog:
         given: BuildArguments,
         base: str,
         mirror: str | None,
-        secrets: Iterable[str] = (),
     ) -> None:
-        """Find the Dockerfiles; `base` is what the bases themselves start from, `mirror` apt's.
-
-        `secrets` are the names of those that the user gives.
-        """
+        """Find the Dockerfiles; `base` is what the bases themselves start from, `mirror` apt's."""
         self.configs = configs
         self.broken = broken
         self.given = given
         self.base = base
         self.mirror = mirror
-        self.secrets = frozenset(secrets)
         self.left_out: dict[str, str] = {}  # by specs(): images, and what to give for them
         own = folder / BASE_FOLDER
         bases = own if (own / "Dockerfile").is_file() else DEFINITIONS_FOLDER / BASE_FOLDER
@@ -77,15 +70,6 @@ class ImageCatalog:
             path.parent.name for path in folder.glob("*/Dockerfile") if path.parent.name != BASE_FOLDER
         )
         self.files |= {PREFIX + name: folder / name / "Dockerfile" for name in self.plugins}
-        self.restricted: dict[str, RestrictedPackage] = {}
-        self.problems: dict[str, str] = {}  # images whose download.yml cannot be used, and why
-        for image, path in self.files.items():
-            try:
-                if restricted := read_restricted(path.parent):
-                    self.restricted[image] = restricted
-            except UserError as error:
-                self.problems[image] = str(error)
-        self._check_secrets_are_known()
 
     def specs(self, requested: str | None) -> list[ImageSpec]:
         """Return the images to build for NAME[:TAG], or for all plug-ins; each after those that it needs."""
@@ -101,49 +85,28 @@ class ImageCatalog:
                 raise UserError(f"the base has no versions: write --algorithm {name}")
             chosen = {image: None}
         dockerfiles: dict[str, Dockerfile] = {}
-        left_out_declare: set[str] = set()
         for image in list(chosen):
             needed: dict[str, Dockerfile] = {}
             self._collect(image, needed, ())
-            problem = next((self.problems[name] for name in needed if name in self.problems), None)
-            packages = [package for package in map(self._download, needed) if package]
-            missing = [package for package in packages if package.secret not in self.secrets]
-            if problem is None and missing:
-                problem = missing[0].advice
-                left_out_declare |= {name for file in needed.values() for name in file.arguments}
-            if problem is None:
+            missing = [
+                f"--build-arg {name}=./FILE.deb with {what}"
+                for file in needed.values()
+                for name, what in file.packages.items()
+                if name not in self.given.packages
+            ]
+            if not missing:
                 dockerfiles |= needed
             elif requested is not None:
-                raise UserError(problem)
+                raise UserError(f"{image} needs a package that you have: give {missing[0]}")
             else:
-                self.left_out[image] = problem
+                self.left_out[image] = f"give {missing[0]}"
                 del chosen[image]
         declared = {name for dockerfile in dockerfiles.values() for name in dockerfile.arguments}
-        if meant := left_out_declare.difference(declared).intersection(self.given.values):
-            advice = next(iter(self.left_out.values()))
-            raise UserError(f"{', '.join(sorted(meant))} is for an image that cannot be built: {advice}")
         check_used(self.given, declared)
         return [
             self._spec(image, dockerfile, *((tag, definitions) if image in chosen else (None, None)))
             for image, dockerfile in dockerfiles.items()
         ]
-
-    def _check_secrets_are_known(self) -> None:
-        known = sorted({restricted.secret for restricted in self.restricted.values()})
-        for name in known:
-            if name in self.given.values:
-                raise UserError(
-                    f"{name} is a secret, and build arguments stay in an image's history:"
-                    f" write --secret {name}"
-                )
-        for name in self.secrets.difference(known):
-            hint = closest(name, known) if known else "none is needed"
-            raise UserError(f"no image needs a secret {name}; {hint}")
-
-    def _download(self, image: str) -> RestrictedPackage | None:
-        """What has to be downloaded for an image: nothing where the user gave the file."""
-        restricted = self.restricted.get(image)
-        return None if restricted is None or restricted.argument in self.given.packages else restricted
 
     def _find(self, name: str) -> tuple[str, list[Definition] | None]:
         """The image of an algorithm, of a plug-in's folder, or the base."""
@@ -212,9 +175,6 @@ class ImageCatalog:
         if base.removesuffix(":latest") not in self.files:
             labels[BASE_LABEL] = base  # images that are made of this one inherit it
         folder = self.files[image].parent.name
-        download = self._download(image)
-        if download is not None:
-            download = replace(download, environment={**dockerfile.values, **arguments.values})
         return ImageSpec(
             image=tagged(image, tag),
             dockerfile=f"{ALGORITHMS}/{folder}/{self.files[image].name}",
@@ -224,7 +184,6 @@ class ImageCatalog:
             beginning=f"{base}\n{dockerfile.beginning}",
             labels=labels,
             definitions=tuple(self._definitions_for(image, folder) if definitions is None else definitions),
-            download=download,
         )
 
     def _definitions_for(self, image: str, folder: str) -> Iterable[Definition]:

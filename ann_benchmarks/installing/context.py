@@ -110,6 +110,8 @@ def _entry(name: str, kind: bytes, mode: int) -> tarfile.TarInfo:
     return entry
 
 
+# What a Dockerfile says of an argument for which a file has to be given.
+_PACKAGE = re.compile(r"^# needs (\w+): (.+)$", re.MULTILINE)
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::-([^}]*))?\})")
 
 
@@ -120,6 +122,7 @@ class Dockerfile:
     stages: tuple[tuple[str, str], ...]  # (image, name or "")
     values: Mapping[str, str]  # of the ARGs, by default
     defaults: Mapping[str, str]  # those before the first FROM alone
+    packages: Mapping[str, str]  # ARGs for which a file has to be given, and what it is
     beginning: str  # of the last stage, up to its second RUN: images with the same have layers in common
 
     @property
@@ -148,7 +151,8 @@ def read_dockerfile(path: Path) -> Dockerfile:
     beginning: list[str] = []
     runs = 0
     try:
-        for word, rest in _instructions(path.read_text(encoding="utf-8")):
+        text = path.read_text(encoding="utf-8")
+        for word, rest in _instructions(text):
             if runs < 2:
                 beginning.append(f"{word} {rest}")
             runs += word == "RUN"
@@ -164,7 +168,8 @@ def read_dockerfile(path: Path) -> Dockerfile:
         raise UserError(f"{path}: cannot be read: {error}") from None
     if not stages:
         raise UserError(f"{path} has no FROM line")
-    return Dockerfile(tuple(stages), arguments, defaults, "\n".join(beginning))
+    packages = dict(_PACKAGE.findall(text))
+    return Dockerfile(tuple(stages), arguments, defaults, packages, "\n".join(beginning))
 
 
 def _instructions(text: str) -> Iterator[tuple[str, str]]:

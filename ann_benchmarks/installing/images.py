@@ -22,7 +22,7 @@ from ann_benchmarks.run.containers.asking import check_image
 from ann_benchmarks.run.containers.engine import connect, reason
 
 from . import debian
-from .build_inputs import ca_bundle, read_build_arguments, read_certificates, read_secrets
+from .build_inputs import ca_bundle, read_build_arguments, read_certificates
 from .building import BuildFailed, ImageBuild, ImageBuildOptions, log_path
 from .catalog import SMALL_BASE, ImageCatalog, ImageSpec
 
@@ -138,7 +138,6 @@ def _megabytes(size: int | None) -> str:
 def build_images(args: argparse.Namespace) -> int:
     """Build the images that the command line requests; return 1 when one failed."""
     given = read_build_arguments(args.build_arg or [])
-    secrets = read_secrets(args.secret or [])
     bundle = ca_bundle(args.ca_bundle)
     certificates = {} if bundle is None else read_certificates(*bundle)
     configs, broken = read_configs(args.definitions)
@@ -146,7 +145,7 @@ def build_images(args: argparse.Namespace) -> int:
     is_from_archive = base == FROM_ARCHIVE
     mirror = apt_mirror(args.mirror, is_from_archive)
     catalog = ImageCatalog(
-        args.definitions, configs, broken, given, debian.IMAGE if is_from_archive else base, mirror, secrets
+        args.definitions, configs, broken, given, debian.IMAGE if is_from_archive else base, mirror
     )
     specs = catalog.specs(args.algorithm)
     if args.algorithm is None:
@@ -159,7 +158,7 @@ def build_images(args: argparse.Namespace) -> int:
     with signals_raise(is_once=True), closing(Progress()) as progress:
         if is_from_archive and any(spec.image == SMALL_BASE for spec in specs):
             outcomes.append(_debian(client, args.mirror, bundle and bundle[0], args.no_cache, progress))
-        options = ImageBuildOptions(args.definitions, certificates, args.no_cache, secrets)
+        options = ImageBuildOptions(args.definitions, certificates, args.no_cache)
         outcomes += ImageBuilder(client, options, progress).build(specs, args.proc or 1)
     for line in table(outcomes):
         print(line)

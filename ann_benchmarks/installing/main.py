@@ -10,7 +10,7 @@ from ann_benchmarks.common.text import say
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 
 # By what they are for; each has a default that is filled in where it is used.
-FOR_IMAGES = ("--proc", "--build-arg", "--secret", "--base", "--mirror", "--ca-bundle", "--no-cache")
+FOR_IMAGES = ("--proc", "--build-arg", "--base", "--mirror", "--ca-bundle", "--no-cache")
 FOR_LOCAL = ("--version", "--archive")
 
 
@@ -35,14 +35,6 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         action="extend",
         help="arguments of the Dockerfiles; NAME alone takes the value from the environment, and a file such"
         " as ./extension.deb is handed to the build",
-    )
-    add(
-        "--secret",
-        metavar="NAME[=FILE]",
-        nargs="+",
-        action="extend",
-        help="secrets that downloads need, such as a subscription's token: NAME takes the value from"
-        " the environment, NAME=FILE from a file; none stays in an image",
     )
     add(
         "--base",

@@ -1,0 +1,269 @@
+"""The image of pgpu, and the script that fetches its package from EnterpriseDB with a token."""
+
+import io
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.definitions.configs import read_configs
+from ann_benchmarks.installing.build_inputs import read_build_arguments
+from ann_benchmarks.installing.catalog import ImageCatalog
+from ann_benchmarks.installing.main import main
+
+from .docker_engine import BASE, DEBIAN, ROOT, install
+from .edb_repository import TOKEN, Repository, publish, stand_in
+from .programs import takes_long
+from .vchord_archives import ARCHIVES
+
+pytestmark = pytest.mark.thorough
+
+ALGORITHMS = ROOT / "algorithms"
+IMAGE = "ann-benchmarks-pgpu"
+SCRIPT, TOKEN_FILE = "/download.sh", "/run/token"
+
+
+def catalog(*arguments: str) -> ImageCatalog:
+    configs, broken = read_configs(ALGORITHMS)
+    return ImageCatalog(
+        ALGORITHMS, configs, broken, read_build_arguments(arguments), "debian:trixie-slim", None
+    )
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> str:
+    (tmp_path / "x.deb").touch()
+    return f"PGPU={tmp_path}/x.deb"
+
+
+@pytest.mark.parametrize("further", [[], ["--build-arg", "PGPU=2.0.0"]])
+def test_without_a_file_a_line_says_what_to_give(further: list[str]) -> None:
+    with pytest.raises(UserError) as raised:
+        main(["--algorithm", "pgpu", *further])
+    assert str(raised.value) == (
+        f"{IMAGE} needs a package that you have: give --build-arg PGPU=./FILE.deb with pgpu's package, which"
+        " algorithms/pgpu/download.sh fetches from EnterpriseDB (docs/docker.md)"
+    )
+
+
+def test_an_install_of_everything_leaves_it_out(package: str) -> None:
+    book = catalog()
+    images = {each.image for each in book.specs(None)}
+    assert IMAGE not in images and "ann-benchmarks-vchord" in images
+    assert "give --build-arg PGPU=./FILE.deb" in book.left_out[IMAGE]
+    book = catalog(package)
+    assert IMAGE in {each.image for each in book.specs(None)} and book.left_out == {}
+
+
+def test_its_layers_are_those_of_vectorchord(package: str) -> None:
+    """Up to pgpu's own: images that begin alike are built one after the other, and stored once."""
+    vchord, pgpu = catalog().specs("vchord")[-1], catalog(package).specs("pgpu")[-1]
+    assert pgpu.beginning == vchord.beginning
+    text = (ALGORITHMS / "vchord/Dockerfile").read_text()
+    assert text[text.index("COPY ") :] in (ALGORITHMS / "pgpu/Dockerfile").read_text()
+
+
+# What download.sh does, with a real engine
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    for program in ("dpkg-deb", "gpg"):
+        if shutil.which(program) is None:
+            pytest.skip(f"needs {program}")
+    folder = tmp_path_factory.mktemp("edb")
+    packages = tmp_path_factory.mktemp("packages")
+    found = [stand_in(packages, "1.0.0"), stand_in(packages, "2.0.0")]
+    publish(folder, [*found, stand_in(packages, "2.0.0", "edb-as17-pgpu")])
+    return folder
+
+
+@pytest.fixture
+def repository(published: Path) -> Iterator[Repository]:
+    server = Repository(published)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def downloaded(
+    engine: Any, base_image: str, repository: Repository, tmp_path: Path
+) -> Callable[..., tuple[int, str]]:
+    """Run the script as docs/docker.md does; it returns its status and what it said."""
+
+    def run(token: str, **variables: str) -> tuple[int, str]:
+        (tmp_path / "token").write_text(f"{token}\n")
+        command = f"sh {SCRIPT} <{TOKEN_FILE}"
+        container = engine.containers.run(
+            DEBIAN,
+            ["sh", "-c", command],
+            detach=True,
+            environment={"EDB": repository.address, **variables},
+            network_mode="host",
+            tmpfs={"/run/secret": ""},
+            volumes={
+                str(tmp_path / "packages"): {"bind": "/packages"},
+                str(ALGORITHMS / "pgpu/download.sh"): {"bind": SCRIPT, "mode": "ro"},
+                str(tmp_path / "token"): {"bind": TOKEN_FILE, "mode": "ro"},
+            },
+        )
+        try:
+            return container.wait()["StatusCode"], container.logs().decode()
+        finally:
+            container.remove(force=True)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("token", "variables", "message", "package"),
+    [
+        (TOKEN, {}, "downloaded: edb-pg17-pgpu 2.0.0-1.bookworm\n", "2.0.0"),
+        (TOKEN, {"PGPU": "1.0.0"}, "downloaded: edb-pg17-pgpu 1.0.0-1.bookworm\n", "1.0.0"),
+        ("wrong-token", {}, "does not take the token (401 Unauthorized): copy it", ""),
+        (TOKEN, {"PGPU": "3.0.0"}, "no edb-pg17-pgpu 3.0.0; it has: 2.0.0-1.bookworm 1.0.0-1.bookworm", ""),
+        (
+            TOKEN,
+            {"POSTGRES": "16"},
+            "no pgpu for PostgreSQL 16 and debian bookworm; it has: edb-as17",
+            "",
+        ),
+    ],
+)
+def test_the_script_has_the_package_or_says_why_not(
+    downloaded: Callable[..., tuple[int, str]],
+    tmp_path: Path,
+    token: str,
+    variables: dict[str, str],
+    message: str,
+    package: str,
+) -> None:
+    status, said = downloaded(token, **variables)
+    assert message in said and token not in said
+    assert (status == 0) == bool(package)
+    expected = [f"edb-pg17-pgpu_{package}-1.bookworm_amd64.deb"] if package else []
+    assert [path.name for path in (tmp_path / "packages").iterdir()] == expected
+
+
+# The image itself
+
+
+@pytest.fixture
+def vchord() -> Path:
+    packages = sorted(ARCHIVES.glob("postgresql-17-vchord_*.deb")) if ARCHIVES.is_dir() else []
+    if not packages:
+        pytest.skip(f"no package of VectorChord in {ARCHIVES} (ANN_BENCHMARKS_VCHORD_ARCHIVES)")
+    return packages[-1]
+
+
+@dataclass
+class Image:
+    """The image of pgpu, built with a tag of its own."""
+
+    engine: Any
+    folder: Path
+    vchord: Path
+    name: str = f"{IMAGE}:test{os.getpid()}"
+
+    def build(self, package: Path, cuda: str = BASE) -> "subprocess.CompletedProcess[str]":
+        chosen = self.name.removeprefix("ann-benchmarks-")
+        common = ("--algorithm", chosen, "--base", "debootstrap", "--build-arg", f"VCHORD={self.vchord}")
+        return install(*common, f"CUDA={cuda}", f"PGPU={package}", folder=self.folder)
+
+    def built(self, package: Path, cuda: str = BASE) -> "subprocess.CompletedProcess[str]":
+        done = self.build(package, cuda)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    def failure(self, package: Path) -> str:
+        done = self.build(package)
+        assert done.returncode == 1
+        [line] = done.stderr.splitlines()
+        return line
+
+    @property
+    def log(self) -> str:
+        return (self.folder / f"logs/install/{self.name.replace(':', '-')}.log").read_text()
+
+
+@pytest.fixture
+def image(engine: Any, base_image: str, vchord: Path, tmp_path: Path) -> Iterator[Image]:
+    made = Image(engine, tmp_path, vchord)
+    yield made
+    if engine.images.list(made.name):
+        engine.images.remove(made.name, force=True)
+
+
+@takes_long
+def test_the_image_of_pgpu_with_a_stand_in(engine: Any, image: Image, tmp_path: Path) -> None:
+    """All but NVIDIA's image, EnterpriseDB's package and a GPU: stand-ins play these."""
+    package = stand_in(tmp_path, "2.0.0")
+    done = image.built(package)
+    assert re.search(r"vchord 1\.\S+, pgpu 2\.0\.0|pgpu 2\.0\.0.* vchord 1\.", done.stdout), done.stdout
+    assert engine.images.get(image.name).labels["ann-benchmarks.gpu"] == "all"
+    assert "installed: pgpu 2.0.0" in image.log
+    assert re.search(rf"{image.name} +unchanged", image.built(package).stdout)
+    older = stand_in(tmp_path, "1.0.0", major="16")
+    assert "holds pgpu for PostgreSQL 16, no pgpu for Debian's PostgreSQL 17" in image.failure(older)
+    (tmp_path / "text.deb").write_text("no package\n")
+    assert "text.deb is not a Debian package" in image.failure(tmp_path / "text.deb")
+
+
+def linked(folder: Path, name: str, *needs: Path) -> Path:
+    """A library that does nothing, and needs others."""
+    path = folder / name
+    source = folder / "empty.c"
+    source.write_text("")
+    command = ["gcc", "-shared", "-fPIC", f"-Wl,-soname,{name}", "-Wl,--no-as-needed", "-o", path, source]
+    subprocess.run([*command, *needs], check=True)
+    return path
+
+
+@pytest.fixture
+def cuda(engine: Any, base_image: str, tmp_path: Path) -> Iterator[str]:
+    """An image NAMED a stand-in: two libraries where CUDA's are, of which one needs nothing of the other."""
+    name = f"ann-benchmarks-stand-in-for-cuda{os.getpid()}"
+    container = engine.containers.create(DEBIAN, ["ldconfig"], network_mode="none")
+    try:
+        with io.BytesIO() as content:
+            with tarfile.open(fileobj=content, mode="w") as archive:
+                for library in ("libcublas.so.12", "libcufft.so.11"):
+                    archive.add(linked(tmp_path, library), f"usr/local/cuda-12.9/lib/{library}.9.1.4")
+                (tmp_path / "cuda.conf").write_text("/usr/local/cuda-12.9/lib\n")
+                archive.add(tmp_path / "cuda.conf", "etc/ld.so.conf.d/cuda.conf")
+            container.put_archive("/", content.getvalue())
+        container.start()
+        container.wait()
+        container.commit(name)
+    finally:
+        container.remove(force=True)
+    yield name
+    engine.images.remove(name, force=True)
+
+
+@takes_long
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_what_pgpu_loads_of_cuda_is_taken_from_its_image(
+    engine: Any, image: Image, cuda: str, tmp_path: Path
+) -> None:
+    cublas, driver = tmp_path / "libcublas.so.12", linked(tmp_path, "libcuda.so.1")
+    package = stand_in(tmp_path, "2.0.0", library=linked(tmp_path, "pgpu.so", cublas))
+    assert "pgpu needs libcublas.so.12, which the CUDA image does not have" in image.failure(package)
+    image.built(package, cuda)
+    listed = engine.containers.run(image.name, ["ls", "/opt/cuda"], remove=True, network_mode="none")
+    assert listed == b"libcublas.so.12\n"
+    # Linked to the driver itself, which is there at run time alone.
+    package = stand_in(tmp_path, "2.1.0", library=linked(tmp_path, "pgpu.so", cublas, driver))
+    image.built(package, cuda)
+    assert "not tried: pgpu needs the GPU's driver" in image.log and "installed: pgpu 2.1.0" in image.log
