@@ -77,7 +77,7 @@ def test_names(text: str) -> None:
             ["--local", "--clients", "2000000000"],
             "are as many processes or threads; this machine",
         ),
-        ("run", ["--warmup", DIGITS], "is no warm-up"),
+        ("run", ["--warmup", DIGITS], "is not a warm-up"),
         ("run", ["--timeout", "9" * 20], "is not a whole number of at least -1, from -1 to 2,147,483,647"),
         ("algorithms.clustering.__main__", ["--seed", "1e9"], "is not a whole number of at least 0"),
         *(

@@ -104,7 +104,7 @@ def test_an_order_is_read_and_written(text: str, order: QueryOrder):
 )  # fmt: skip
 def test_what_is_no_order_is_an_error(text: str):
     with pytest.raises(
-        UserError, match="is no order of queries: give same, shuffled, or zipf:S with S above"
+        UserError, match="is not an order of queries: give same, shuffled, or zipf:S with S above"
     ):
         QueryOrder.parse(text)
 

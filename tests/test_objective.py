@@ -97,7 +97,7 @@ def test_an_objective_is_read(text: str, percentile: str, seconds: float):
              "p99:50 ms", "p99:50m", "p99:infs"]
 )  # fmt: skip
 def test_what_is_no_objective_is_an_error(text: str):
-    with pytest.raises(UserError, match="is no objective: give a percentile and a time, such as p99:50ms"):
+    with pytest.raises(UserError, match="is not an objective: give a percentile and a time, such as"):
         Objective.parse(text)
 
 

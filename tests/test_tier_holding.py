@@ -342,8 +342,8 @@ def version_2_double(tmp_path, monkeypatch):
 
 def test_version_2_has_one_group_for_all_below_the_nearest_that_may_have_one(version_2_double):
     (group,) = choose_groups(["memory", "cpuset", "io"], "tier", version_2_double)
-    assert group.version == 2 and group.parent.name == "user.slice" and group.home.name == "session"
-    assert (group.parent / "cgroup.subtree_control").read_text() == "+memory +cpuset +io"
+    assert group.version == 2 and group.folder.parent.name == "user.slice" and group.home.name == "session"
+    assert (group.folder.parent / "cgroup.subtree_control").read_text() == "+memory +cpuset +io"
     group.make()
     group.limit_memory(GB)
     group.limit_cpus(1)
@@ -362,10 +362,10 @@ def test_version_2_has_one_group_for_all_below_the_nearest_that_may_have_one(ver
 def test_version_2_has_no_group_below_one_with_processes(version_2_double, controllers):
     """Below it, the kernel lets the controller of CPUs be switched on, but no process enter."""
     (group,) = choose_groups(controllers, "tier", version_2_double)
-    assert group.parent.name == "user.slice"
-    (group.parent / "cgroup.procs").write_text("7\n")
+    assert group.folder.parent.name == "user.slice"
+    (group.folder.parent / "cgroup.procs").write_text("7\n")
     (group,) = choose_groups(controllers, "tier", version_2_double)
-    assert group.parent.name == "groups"  # the top may have both
+    assert group.folder.parent.name == "groups"  # the top may have both
 
 
 def test_version_2_without_the_controller_is_refused(version_2_double):
@@ -437,14 +437,14 @@ def test_the_mounted_part_of_a_tree_is_where_a_container_sees_it(tmp_path):
         "36 31 0:33 /docker/abc /sys/fs/cgroup/cpuset ro - cgroup cgroup rw,cpu,cpuset\n"
     )
     memory, cpus = find_place("memory", processes=tmp_path), find_place("cpuset", processes=tmp_path)
-    assert memory is not None and memory.own == Path("/sys/fs/cgroup/memory/deeper")
-    assert cpus is not None and cpus.own == Path("/sys/fs/cgroup/cpuset")
+    assert memory is not None and memory.folder == Path("/sys/fs/cgroup/memory/deeper")
+    assert cpus is not None and cpus.folder == Path("/sys/fs/cgroup/cpuset")
     assert find_place("io", processes=tmp_path) is None
 
 
 def test_a_group_that_may_not_be_made_is_refused(tmp_path):
     with pytest.raises(UserError, match="cannot limit the memory by a control group at .*; "):
-        Group(tmp_path / "none", tmp_path, "tier", 1, ("memory",)).make()
+        Group(tmp_path / "none" / "tier", 1, tmp_path, ("memory",)).make()
 
 
 # The disk

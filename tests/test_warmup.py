@@ -294,5 +294,5 @@ def test_a_warm_up_is_read_and_written(text: str):
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "on", "1.5", "none", "1e3", "²"])
 def test_what_is_no_warm_up_is_an_error(text: str):
-    with pytest.raises(UserError, match="is no warm-up: give auto, off, or a number of queries"):
+    with pytest.raises(UserError, match="is not a warm-up: give auto, off, or a number of queries"):
         Warmup.parse(text)

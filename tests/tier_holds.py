@@ -56,7 +56,7 @@ def group_of(pid: int, controller: str = "memory") -> Path:
 def own_group(controller: str = "memory") -> Path:
     place = groups.find_place(controller)
     assert place is not None
-    return place.own
+    return place.folder
 
 
 @contextmanager

@@ -48,7 +48,7 @@ def write(file: Path, text: str) -> None:
 
 @dataclass(frozen=True)
 class ControlGroup:
-    """The memory of a control group; `version` is 1 or 2."""
+    """A control group and its memory; `version` is 1 or 2."""
 
     folder: Path
     version: int
@@ -100,18 +100,11 @@ class ControlGroup:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a controller's groups are: the top folder, and that of a process's own group."""
+class Place(ControlGroup):
+    """A process's own group for a controller, and the topmost one above it."""
 
     controller: str
-    version: int
     top: Path
-    own: Path
-
-    @property
-    def memory(self) -> ControlGroup:
-        """The memory of the process's own group."""
-        return ControlGroup(self.own, self.version)
 
 
 @dataclass(frozen=True)
@@ -123,7 +116,7 @@ class OwnGroup:
         place = find_place(MEMORY)
         if place is None:
             raise OSError("no control group of the memory can be seen")
-        return place.memory.available()
+        return place.available()
 
     def kills(self) -> int:
         """0: the engine says of a container whether its memory was used up."""
@@ -153,9 +146,9 @@ def find_place(controller: str, pid: int | None = None, processes: Path = PROCES
         if kind == "cgroup":
             name = _NAMES_IN_VERSION_1.get(controller, controller)
             if name in options.split(","):
-                return Place(controller, 1, top, _below(top, root, own.get(name)))
+                return Place(_below(top, root, own.get(name)), 1, controller, top)
         elif kind == "cgroup2" and controller in read_words(top / "cgroup.controllers"):
-            unified = Place(controller, 2, top, _below(top, root, own.get("")))
+            unified = Place(_below(top, root, own.get("")), 2, controller, top)
     return unified
 
 

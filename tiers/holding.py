@@ -123,13 +123,13 @@ class Holding:
         """
         mark = SERVER if len(self.folders) > 1 else ""
         first = self._servers[0] if self._servers else []
-        return [group.folder.with_name(f"{group.name}{mark}") / "cgroup.procs" for group in first]
+        return [group.folder.with_name(f"{group.folder.name}{mark}") / "cgroup.procs" for group in first]
 
     def memory_of(self, numbers: range) -> WholeMachine | ControlGroup | SeveralGroups | None:
         """Return what a watch of the servers of these numbers is to sample; the first one has 0."""
         if numbers == range(1) or self._tier.ram is None:
             return self.memory
-        return SeveralGroups(tuple(self._memory_groups[number].memory for number in numbers), self._tier.ram)
+        return SeveralGroups(tuple(self._memory_groups[number] for number in numbers), self._tier.ram)
 
     @property
     def trouble(self) -> str | None:
@@ -146,8 +146,8 @@ class Holding:
         with self._ledger.changing(hold):
             for group, held in zip(self._servers[0], hold.groups, strict=True):
                 place = groups.find_place(group.controllers[0], pid=pid)
-                if place is not None and place.own != group.folder:
-                    held.home, held.adopted = str(place.own), True
+                if place is not None and place.folder != group.folder:
+                    held.home, held.adopted = str(place.folder), True
             self._ledger.write(hold)
         tree = groups.move_tree([group.folder for group in self._servers[0]], pid)
         if isinstance(self.memory, WholeMachine):
@@ -213,12 +213,12 @@ class Holding:
 
     def _view(self, tier: Tier, shared_before: int) -> WholeMachine | ControlGroup:
         if self._memory_groups:
-            return self._memory_groups[0].memory
+            return self._memory_groups[0]
         place = groups.find_place(MEMORY)
         if tier.ram is None and place is not None:
             with suppress(OSError):  # the topmost group of version 2 has no limit
-                if place.memory.limit() < meminfo()["MemTotal"]:  # a container's
-                    return place.memory
+                if place.limit() < meminfo()["MemTotal"]:  # a container's
+                    return place
         return WholeMachine(shared_before)
 
     def _hold_memory(self) -> None:
@@ -232,8 +232,8 @@ class Holding:
                     raise UserError(
                         f"{size_text(target)} are more than the {size_text(most)} that the groups above leave"
                     )
-                group.limit_memory(target + group.memory.overhead())
-                self._keepers.append(Keeper(partial(groups.keep_limit, group.memory, target)))
+                group.limit_memory(target + group.overhead())
+                self._keepers.append(Keeper(partial(groups.keep_limit, group, target)))
         elif target is not None and isinstance(self.memory, WholeMachine):
             self._held.reach(self.memory, target)
             self._keepers.append(Keeper(partial(self._held.keep, self.memory, target)))

@@ -38,24 +38,11 @@ _SYSTEMD_SECONDS = 30
 
 
 @dataclass(frozen=True)
-class Group:
+class Group(ControlGroup):
     """A group to be made, or made; `home` is where processes belong that outlive it."""
 
-    parent: Path
     home: Path
-    name: str
-    version: int
     controllers: tuple[str, ...]
-
-    @property
-    def folder(self) -> Path:
-        """Its own folder."""
-        return self.parent / self.name
-
-    @property
-    def memory(self) -> ControlGroup:
-        """Its memory."""
-        return ControlGroup(self.folder, self.version)
 
     def make(self) -> None:
         """Make it, empty and without limits."""
@@ -64,7 +51,7 @@ class Group:
             self.folder.mkdir()  # the kernel makes its files
             if self.version == 1 and CPUS in self.controllers:  # else no process may enter
                 for name in ("cpuset.mems", "cpuset.cpus"):
-                    write(self.folder / name, (self.parent / name).read_text())
+                    write(self.folder / name, (self.folder.parent / name).read_text())
         except OSError as error:
             raise _refused(self.controllers[0], self.folder, error) from None
 
@@ -73,7 +60,7 @@ class Group:
         deadline = time.monotonic() + _RECLAIM_SECONDS
         while True:
             try:
-                self.memory.set_limit(size)
+                self.set_limit(size)
                 return
             except OSError as error:  # EBUSY: not all could be reclaimed yet
                 if time.monotonic() > deadline:
@@ -137,7 +124,7 @@ class Group:
     def memory_limit_above(self) -> int | None:
         """Bytes that the groups above leave it; None: no limit."""
         limits = []
-        for folder in (self.parent, *self.parent.parents):
+        for folder in self.folder.parents:
             for name in ("memory.limit_in_bytes", "memory.max"):
                 with suppress(OSError, ValueError):  # not there, or "max"
                     limits.append(int((folder / name).read_text()))
@@ -156,14 +143,14 @@ def choose_groups(controllers: Iterable[str], name: str, processes: Path = PROCE
             )
         if place.version == 2:
             unified.append(place)
-        elif os.access(place.own, os.W_OK):
-            groups.append(Group(place.own, place.own, name, 1, (controller,)))
+        elif os.access(place.folder, os.W_OK):
+            groups.append(Group(place.folder / name, 1, place.folder, (controller,)))
         else:
-            raise _refused(controller, place.own)
+            raise _refused(controller, place.folder)
     if unified:
         names = tuple(place.controller for place in unified)
         parent = _parent_in_version_2(unified[0], names)
-        groups.append(Group(parent, unified[0].own, name, 2, names))
+        groups.append(Group(parent / name, 2, unified[0].folder, names))
     return groups
 
 
@@ -172,12 +159,12 @@ def _parent_in_version_2(place: Place, controllers: tuple[str, ...]) -> Path:
 
     What is switched on there stays on: groups of others may rely on it by the time that ours is gone.
     """
-    folder = place.own
+    folder = place.folder
     while not (os.access(folder, os.W_OK) and _switch_on(folder, controllers)):
         if folder == place.top:
-            has = read_words(place.own / "cgroup.controllers")
+            has = read_words(place.folder / "cgroup.controllers")
             lacking = next((name for name in controllers if name not in has), controllers[0])
-            raise _refused(lacking, place.own, advice=advice_for(lacking, place.own))
+            raise _refused(lacking, place.folder, advice=advice_for(lacking, place.folder))
         folder = folder.parent
     return folder
 
@@ -228,9 +215,9 @@ def keep_controllers(pid: int, processes: Path = PROCESSES) -> None:
     if place is None or place.version == 1 or not _SYSTEMD.exists():
         return
     is_root = os.geteuid() == 0
-    if not is_root and not any(part.startswith("user@") for part in place.own.parts):
+    if not is_root and not any(part.startswith("user@") for part in place.folder.parts):
         return  # the user's systemd may not take processes out of the system's groups
-    slice_name = next((part for part in reversed(place.own.parts) if part.endswith(".slice")), "-.slice")
+    slice_name = next((part for part in reversed(place.folder.parts) if part.endswith(".slice")), "-.slice")
     call = ["busctl", "--system" if is_root else "--user", "call", *_MANAGER, "StartTransientUnit"]
     call += ["ssa(sv)a(sa(sv))", f"ann-benchmarks-tiers-{pid}.scope", "fail", "4"]
     call += ["PIDs", "au", "1", str(pid), "Delegate", "b", "true", "Slice", "s", slice_name]

@@ -275,7 +275,7 @@ def _limit_keeper(container: Any, target: int | None) -> Keeper | None:
     def set_limit(size: int) -> None:
         container.update(mem_limit=size, memswap_limit=size)
 
-    return Keeper(partial(keep_limit, place.memory, target, set_limit))
+    return Keeper(partial(keep_limit, place, target, set_limit))
 
 
 def _memory_at_start(tier: Tier) -> int | None:

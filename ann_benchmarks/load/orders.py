@@ -36,7 +36,7 @@ class QueryOrder:
         skew = read_number(number) if kind == "zipf" else None
         if skew is None or not 0 < skew <= MOST_SKEW:
             raise UserError(
-                f"'{shown(text)}' is no order of queries: give same, shuffled, or zipf:S with S above 0"
+                f"'{shown(text)}' is not an order of queries: give same, shuffled, or zipf:S with S above 0"
             )
         return cls("zipf", skew)
 

@@ -45,7 +45,7 @@ class Objective:
         )
         if match is None or float(match[2]) == 0:
             raise UserError(
-                f"'{shown(text)}' is no objective: give a percentile and a time, such as p99:50ms"
+                f"'{shown(text)}' is not an objective: give a percentile and a time, such as p99:50ms"
             )
         return cls(match[1].replace(".", ""), float(match[2]) * UNITS[match[3]], text)
 

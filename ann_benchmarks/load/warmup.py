@@ -48,7 +48,7 @@ class Warmup:
         number = read_whole(text)
         if number is not None and 0 < number <= MOST:
             return cls("queries", number)
-        raise UserError(f"'{shown(text)}' is no warm-up: give auto, off, or a number of queries")
+        raise UserError(f"'{shown(text)}' is not a warm-up: give auto, off, or a number of queries")
 
     @property
     def is_off(self) -> bool:

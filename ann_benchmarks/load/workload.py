@@ -30,7 +30,7 @@ class Mix:
             kind, _, number = part.partition(":")
             share = read_number(number)
             if kind not in KINDS or share is None or not 0 <= share <= MOST_AMOUNT:
-                raise UserError(f"'{shown(text)}' is no mix: give such as insert:50,update:25,delete:25")
+                raise UserError(f"'{shown(text)}' is not a mix: give such as insert:50,update:25,delete:25")
             shares[kind] = share
         if not any(shares.values()):
             raise UserError(f"'{shown(text)}' writes nothing: give such as insert:50,update:25,delete:25")

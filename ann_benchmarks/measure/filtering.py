@@ -42,7 +42,7 @@ def filter_afterwards(plugin: Plugin, attributes: RowAttributes, factor: float) 
     plugin.go_through(PostFilter(plugin.query, attributes, factor))
 
 
-def check_clients_of(plugin: Plugin) -> None:
+def require_no_own_clients(plugin: Plugin) -> None:
     """Raise UserError where clients of the plug-in's own send the queries: nothing filters their answers."""
     if plugin.has("open_clients"):
         raise UserError(

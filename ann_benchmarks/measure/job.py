@@ -15,7 +15,7 @@ from ann_benchmarks.jobs.job import Job, JobRequest
 from ann_benchmarks.monitoring import Monitor, NoMonitor, Phases
 from ann_benchmarks.plugin import Plugin
 
-from .filtering import check_clients_of, filter_afterwards
+from .filtering import filter_afterwards, require_no_own_clients
 from .observed import Kills
 from .points import Points
 from .workloads.workload import run_workload
@@ -73,8 +73,8 @@ def build(
     try:
         facts = request.all_facts | _build(plugin, dataset, request.job, monitor, report)
     except Exception as error:
-        if of_memory := kills.reason():
-            raise UserError(describe(error) + of_memory) from error
+        if memory_reason := kills.reason():
+            raise UserError(describe(error) + memory_reason) from error
         raise
     if request.conditions is not None:
         facts |= request.conditions.facts
@@ -91,7 +91,7 @@ def _check_arguments(job: Job, plugin: Plugin) -> None:
     if job.execution.filters:
         plugin.check_filters()
     if job.procedure.post_filter is not None and job.procedure.load is not None:
-        check_clients_of(plugin)
+        require_no_own_clients(plugin)
     if any(job.points) and target is None and not plugin.has("set_query_arguments"):
         raise UserError(
             f"the config.yml of '{job.definition.algorithm}' has query arguments, but"

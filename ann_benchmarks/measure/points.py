@@ -90,9 +90,9 @@ class Points:
             is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
             if is_full or isinstance(error, MemoryError | RefutedTruth) or not self.plugin.can_recover:
                 raise
-            name, of_memory = self.job.label(query_arguments), self.kills.reason()
-            reason = describe(error) + of_memory
-            is_end = is_last or not of_memory
+            name, memory_reason = self.job.label(query_arguments), self.kills.reason()
+            reason = describe(error) + memory_reason
+            is_end = is_last or not memory_reason
             if is_end:
                 details = "" if isinstance(error, UserError) else traceback.format_exc()
                 self.report(PointFailed(name, reason, details))

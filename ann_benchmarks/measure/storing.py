@@ -99,8 +99,8 @@ class PointStore:
         recording: Recording,
     ) -> None:
         """Store a point and report it; `facts` are attributes, `recording` is what was observed meanwhile."""
-        name = self.job.label(query_arguments)
-        most = representative(runs).neighbors.shape[1]
+        name, shown = self.job.label(query_arguments), representative(runs)
+        most = shown.neighbors.shape[1]
         if most > self.job.count:
             kept = f"the first {self.job.count} are kept"
             self.report(Note(f"answers had up to {most} neighbours; {kept}", name))
@@ -109,7 +109,23 @@ class PointStore:
             self.report(Note.about(name, text))
         if "target_parameter" in facts:
             name = f"{name}: {facts['target_parameter']}={facts['target_value']}"
-        self.report(self._done(name, query_arguments, runs, attrs, found))
+        is_noisy = attrs["runs_disagree"] and shown.facts.get("loop") != "open"
+        done = PointDone(
+            label=name,
+            path=self.job.path(query_arguments),  # in the folder that _placed has chosen
+            recall=float(found.mean()),
+            recall_interval=share_interval(found),
+            runs=len(runs),
+            queries_per_second=attrs["qps_mean"],
+            qps_interval=Interval(attrs["qps_low"], attrs["qps_high"]) if len(runs) >= FEWEST_RUNS else None,
+            slowest_run=min(1 / run.seconds_per_query for run in runs) if is_noisy else None,
+            p50=known_percentile(attrs, "p50"),
+            p99=known_percentile(attrs, "p99"),
+            build_time=float(attrs["build_time"]),
+            completeness=attrs.get("completeness"),
+            main_wait=main_wait(shown.facts),
+        )
+        self.report(done)
 
     def _store(
         self,
@@ -197,35 +213,6 @@ class PointStore:
             self.report(Note(f"{self.job.label()}: {why}: results go to {self.job.path([]).parent}"))
         self.environments = {**self.environments, mark: [*self.environments.get(mark, ()), facts]}
         return self.job
-
-    def _done(
-        self,
-        name: str,
-        query_arguments: list[Any],
-        runs: list[Measured],
-        attrs: dict[str, Any],
-        found: np.ndarray,
-    ) -> PointDone:
-        """Return what is reported of a point that is stored."""
-        shown = representative(runs)
-        is_open = shown.facts.get("loop") == "open"
-        return PointDone(
-            label=name,
-            path=self.job.path(query_arguments),  # in the folder that _placed has chosen
-            recall=float(found.mean()),
-            recall_interval=share_interval(found),
-            runs=len(runs),
-            queries_per_second=attrs["qps_mean"],
-            qps_interval=Interval(attrs["qps_low"], attrs["qps_high"]) if len(runs) >= FEWEST_RUNS else None,
-            slowest_run=min(1 / run.seconds_per_query for run in runs)
-            if attrs["runs_disagree"] and not is_open
-            else None,
-            p50=known_percentile(attrs, "p50"),
-            p99=known_percentile(attrs, "p99"),
-            build_time=float(attrs["build_time"]),
-            completeness=attrs.get("completeness"),
-            main_wait=main_wait(shown.facts),
-        )
 
     def _distances(self, neighbors: np.ndarray) -> np.ndarray:
         """Compute the distances of what was found, (queries, count); they must not refute the truth."""

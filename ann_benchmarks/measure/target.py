@@ -57,7 +57,7 @@ class TargetSearch:
             plugin.set_query_arguments(*search.arguments(known.value))
             runs = measure_runs()
             if self.recalls(neighbors_of(runs)).mean() >= self.target - ROUNDING:
-                return runs, self._facts(search, known.value, True, 0) | of_selection(known.overstated)
+                return runs, self._facts(search, known.value, True, 0) | selection_facts(known.overstated)
         found_facts = self.search(search)
         return measure_runs(), found_facts
 
@@ -85,7 +85,7 @@ class TargetSearch:
         facts = self._facts(search, found.value, found.is_reached, found.trials)
         places = sorted(tried)
         overstated = overstatement(self.target, places, np.array([tried[place] for place in places]))
-        return facts | of_selection(overstated)
+        return facts | selection_facts(overstated)
 
     def _say_missed(self, recall: float, where: str) -> None:
         text = f"recall {self.target:g} is not reached, only {recall:.4f} {where}"
@@ -100,6 +100,6 @@ class TargetSearch:
         }
 
 
-def of_selection(overstated: float | None) -> dict[str, float]:
+def selection_facts(overstated: float | None) -> dict[str, float]:
     """Return what is stored of what a recall owes to the search on the same queries, if it is known."""
     return {} if overstated is None else {OVERSTATED: overstated}

@@ -136,7 +136,7 @@ class Timeline:
             known = [size for moment, size in sizes if moment <= end or is_last]
             row: dict[str, Any] = {"start": self.now + float(begin), "seconds": float(end - begin)}
             for name, one, times in (("queries", "query", queries), ("writes", "write", writes)):
-                row[name], row[f"{one}_p50"], row[f"{one}_p99"] = _of_window(times, begin, end, is_last)
+                row[name], row[f"{one}_p50"], row[f"{one}_p99"] = _window_figures(times, begin, end, is_last)
             row["index_size"] = known[-1] if known else None
             row["recall"] = None
             for name, value in row.items():
@@ -148,7 +148,7 @@ class Timeline:
         self.columns["recall"][-1] = recall
 
 
-def _of_window(
+def _window_figures(
     times: Times | None, begin: float, end: float, is_last: bool
 ) -> tuple[int, float | None, float | None]:
     if times is None:
