@@ -33,6 +33,7 @@ from ann_benchmarks.jobs.events import (
     Built,
     Failure,
     Finished,
+    Located,
     Note,
     PhaseDone,
     PointDone,
@@ -63,8 +64,6 @@ from ann_benchmarks.run.containers.sandbox import (
     storage_folder,
 )
 from ann_benchmarks.run.containers.wire import (
-    Checked,
-    CheckRequest,
     MessageReader,
     RunRequest,
     read_request,
@@ -73,6 +72,7 @@ from ann_benchmarks.run.containers.wire import (
 )
 from ann_benchmarks.run.containers.worker import ContainerWorker, Log
 from ann_benchmarks.run.execute import WorkerPool
+from ann_benchmarks.run.worker import VERSIONS, Question
 
 from .conftest import ROOT
 from .programs import until
@@ -109,7 +109,7 @@ def test_messages_arrive_whole_however_they_are_cut(piece):
         (PointFailed("é\n", "why", "Traceback"), b""),
         (Note(""), b"\0"),
         (Failure("text", "details", True), b""),
-        (Checked(versions={"postgres": "17.6"}), b""),
+        (Located({"postgres": "17.6"}), b""),
         (Finished(), b""),
     ]
     data = b"".join(write_message(*each) for each in sent)
@@ -177,7 +177,7 @@ def test_a_request_can_be_read_by_any_python():
             self.packages.add(module.partition(".")[0])
             return super().find_class(module, name)
 
-    for request in (RunRequest(JobRequest(job), 2**30, (24, 80)), CheckRequest(DEFINITION)):
+    for request in (RunRequest(JobRequest(job), 2**30, (24, 80)), Question(DEFINITION, VERSIONS)):
         content = write_request(request)
         assert read_request(io.BytesIO(content).read) == request
         with pytest.raises(EOFError):
@@ -406,7 +406,7 @@ def test_a_container_that_never_stops_talking_is_ended_in_time(container, monkey
 def test_a_container_that_does_not_answer_is_not_waited_for(container):
     started = time.monotonic()
     container.kill = lambda name: container.theirs.shutdown(socket.SHUT_RDWR)
-    answer = answer_to(None, container, CheckRequest(DEFINITION), 0.5)
+    answer = answer_to(None, container, Question(DEFINITION, VERSIONS), 0.5)
     assert isinstance(answer, Failure) and "no answer within 0.5 s" in answer.text
     assert time.monotonic() - started < 60 and "removed" in container.done
 

@@ -18,6 +18,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import MB
 from ann_benchmarks.common.text import clean_text, say, warn
 from ann_benchmarks.definitions.configs import read_configs
+from ann_benchmarks.jobs.events import Failure, Located
 from ann_benchmarks.run.containers.asking import check_image
 from ann_benchmarks.run.containers.engine import connect, reason
 
@@ -275,9 +276,9 @@ class ImageBuilder:
         for definition in spec.definitions:
             self.progress.step(spec.image, f"check of {definition.algorithm}")
             try:
-                checked = check_image(self.client, spec.image, definition, self.options.definitions)
-                versions |= checked.versions
-                problem = checked.problem
+                found = check_image(self.client, spec.image, definition, self.options.definitions)
+                problem = found.text if isinstance(found, Failure) else ""
+                versions |= found.facts if isinstance(found, Located) else {}
             except (UserError, DockerException) as error:
                 problem = reason(error)
             if problem:

@@ -118,11 +118,12 @@ class Failure:
     details: str = ""
     is_unavailable: bool = False  # something that the plug-in needs is not installed
     ends_run: bool = False  # no other definition can run either
+    ends_worker: bool = False  # the process has ended, with all that it held
 
 
 @dataclass(frozen=True)
 class Located:
-    """Where a plug-in would measure: attributes that all of its results would have there."""
+    """What is known of a plug-in: attributes that all of its results would have here, or versions by name."""
 
     facts: dict[str, Any]
 

@@ -89,7 +89,7 @@ def _check_arguments(job: Job, plugin: Plugin) -> None:
     """Raise UserError where a plug-in cannot be given, or searched for, its query arguments."""
     target = job.procedure.target_recall
     if job.execution.filters:
-        plugin.check_filters()
+        plugin.require("filters")
     if job.procedure.post_filter is not None and job.procedure.load is not None:
         require_no_own_clients(plugin)
     if any(job.points) and target is None and not plugin.has("set_query_arguments"):

@@ -10,7 +10,7 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 
-from .plugin_class import check_filters, check_payload, check_servers, needed, optional
+from .plugin_class import needed, optional, require
 from .protocols import (
     Clients,
     NoWatch,
@@ -120,16 +120,16 @@ class Plugin:
 
     # Filters
 
-    def check_filters(self) -> None:
-        """Raise UserError where its queries cannot have filters."""
-        check_filters(self.algorithm, self.class_name)
+    def require(self, need: str) -> None:
+        """Raise UserError where it cannot have what is named in NEEDS."""
+        require(self.algorithm, self.class_name, need)
 
     def take_filters(self, attributes: Mapping[str, Any]) -> None:
         """Hand over the rows' attributes before fit: each query has a vector and a filter from then on.
 
         A plug-in with filtered_query gets every query by that, and without it as it gets others.
         """
-        self.check_filters()
+        self.require("filters")
         if set_attributes := self._optional("set_row_attributes"):
             set_attributes(attributes)
         if (filtered := self._optional("filtered_query")) is not None:
@@ -158,7 +158,7 @@ class Plugin:
 
     def set_payload(self, payload: str) -> None:
         """Have queries return the text or the vector of each row, too; UserError where they cannot."""
-        check_payload(self.algorithm, self.class_name)
+        self.require("payload")
         self._optional("set_payload")(payload)
 
     def set_query_arguments(self, *arguments: Any) -> None:
@@ -265,8 +265,8 @@ class Plugin:
 
     def set_servers(self, kind: str, arguments: Mapping[str, Any]) -> None:
         """Have these servers answer queries; "": one alone. UserError where a plug-in has no others."""
-        check_servers(self.algorithm, self.class_name, kind)
         if kind:
+            self.require(kind)
             self._optional("set_servers")(kind, **arguments)
 
     def rest(self) -> None:

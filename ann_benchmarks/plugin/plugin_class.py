@@ -3,7 +3,7 @@
 docs/plugins.md lists the names for those who write a plug-in; a test compares the two.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,19 +14,10 @@ from ann_benchmarks.common.errors import UserError
 METHODS = (
     *("set_query_arguments", "supports_prepared_queries", "query_verbose", "time_queries", "search_range"),
     *("prepare_query", "run_prepared_query", "get_prepared_query_results"),
-    *("prepare_batch_query", "run_batch_query", "get_batch_latencies", "open_clients", "clients_opener"),
-    *(
-        "set_row_attributes",
-        "set_query_filters",
-        "filtered_query",
-        "compare_plans",
-        "set_payload",
-        "most_clients",
-        "set_load_options",
-        "set_build_options",
-        "serve_only",
-        "set_phase_listener",
-    ),
+    *("prepare_batch_query", "run_batch_query", "get_batch_latencies"),
+    *("open_clients", "clients_opener", "most_clients", "set_payload", "compare_plans"),
+    *("set_row_attributes", "set_query_filters", "filtered_query"),
+    *("set_load_options", "set_build_options", "serve_only", "set_phase_listener"),
     *("watch_server", "open_monitor", "cool", "recover", "rest", "resume", "open_writable"),
     *("learns_from_rows", "installed_versions", "server_environment", "use_version", "install_version"),
     *("simulated_server", "check_turns", "use_settings", "set_servers", "servers_environment"),
@@ -36,6 +27,18 @@ METHODS = (
 ATTRIBUTES = ("streams_training_set", "clients_by", "has_found_index", "instead_of_installing")
 _OPTIONAL = METHODS + ATTRIBUTES
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+# What may be requested, the methods of which a plug-in needs one for it, and what to do where it has none.
+NEEDS = {
+    "filters": (
+        ("set_row_attributes", "filtered_query"),
+        "takes no filters: give --post-filter FACTOR, which filters its answers, or leave --filter out",
+    ),
+    "payload": (("set_payload",), "returns ids alone: leave --payload out"),
+    **{
+        kind: (("set_servers",), f"has one server, or none: leave --{kind} out")
+        for kind in ("shards", "pooler", "replicas")
+    },
+}
 
 
 def optional(plugin: Any, name: str, default: Any = None) -> Any:
@@ -58,25 +61,11 @@ class Unavailable(UserError):
     is_unavailable = True
 
 
-def check_filters(plugin: Any, name: str) -> None:
-    """Raise UserError where a plug-in, or its class, has no method for filters."""
-    if all(optional(plugin, method) is None for method in ("set_row_attributes", "filtered_query")):
-        raise Unavailable(
-            f"{name} takes no filters: give --post-filter FACTOR, which filters its answers, or leave"
-            " --filter out"
-        )
-
-
-def check_payload(plugin: Any, name: str) -> None:
-    """Raise UserError where a plug-in, or its class, returns the ids of rows and nothing else."""
-    if optional(plugin, "set_payload") is None:
-        raise Unavailable(f"{name} returns ids alone: leave --payload out")
-
-
-def check_servers(plugin: Any, name: str, kind: str) -> None:
-    """Raise UserError where a plug-in, or its class, has no servers of a kind but the one; "": that one."""
-    if kind and optional(plugin, "set_servers") is None:
-        raise Unavailable(f"{name} has one server, or none: leave --{kind} out")
+def require(plugin: Any, name: str, need: str) -> None:
+    """Raise UserError where a plug-in, or its class, has none of the methods that a need of NEEDS takes."""
+    methods, problem = NEEDS[need]
+    if all(optional(plugin, method) is None for method in methods):
+        raise Unavailable(f"{name} {problem}")
 
 
 class PluginClass:
@@ -108,24 +97,16 @@ class PluginClass:
             )
         use(version)
 
-    def check_turns(self) -> None:
-        """Raise UserError where indexes cannot rest and resume here; without the method, they can."""
-        optional(self.constructor, "check_turns", lambda: None)()
+    def check(self, needs: Iterable[str]) -> None:
+        """Raise UserError where it cannot have what NEEDS names; what a function constructs is not known yet.
 
-    def check_filters(self) -> None:
-        """Raise UserError where queries cannot have filters; what a function constructs is not known yet."""
-        if isinstance(self.constructor, type):
-            check_filters(self.constructor, self.constructor.__name__)
-
-    def check_payload(self) -> None:
-        """Raise UserError where queries return ids alone; what a function constructs is not known yet."""
-        if isinstance(self.constructor, type):
-            check_payload(self.constructor, self.constructor.__name__)
-
-    def check_servers(self, kind: str) -> None:
-        """Raise UserError where there are no such servers; what a function constructs is not known yet."""
-        if isinstance(self.constructor, type):
-            check_servers(self.constructor, self.constructor.__name__, kind)
+        One need is a method of its own: "turns", whether its indexes can rest and resume here.
+        """
+        for need in needs:
+            if need == "turns":
+                optional(self.constructor, "check_turns", lambda: None)()
+            elif isinstance(self.constructor, type):
+                require(self.constructor, self.constructor.__name__, need)
 
     @property
     def can_be_installed(self) -> bool:

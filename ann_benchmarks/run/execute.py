@@ -27,7 +27,7 @@ from .request import Request
 from .rounds import Conductor
 from .simulation import Simulation
 from .whereabouts import WorkersHere
-from .worker import AT_ONCE, POLL_SECONDS, PluginCheck, Worker, ask
+from .worker import AT_ONCE, CHECK, POLL_SECONDS, Question, Worker, ask
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,9 @@ class Executor:
                 place.here.close()  # jobs have others
             pool = WorkerPool(request.parallelism, request.time_limit, start=start or place.here.start)
             stack.enter_context(pool)
-            check: Callable[[Definition], Failure | None]
-            if containers is None:
-                needs = (bool(request.answered_filters), bool(request.columns))
-                check = partial(pool.check, takes_filters=needs[0], has_payload=needs[1])
-            else:
-                check = containers.check
+            requested = {"filters": request.answered_filters, "payload": request.columns}
+            needs = tuple(need for need, value in requested.items() if value)
+            check = partial(pool.check, needs=needs) if containers is None else containers.check
             jobs, failed = available_jobs(jobs, check, is_named)
             if request.max_n_algorithms >= 0:
                 jobs = first_definitions(jobs, request.max_n_algorithms, len(request.algorithm) > 1)
@@ -132,22 +129,14 @@ class WorkerPool:
         for worker in workers:
             worker.stop()
 
-    def check(
-        self,
-        definition: Definition,
-        takes_turns: bool = False,
-        takes_filters: bool = False,
-        has_payload: bool = False,
-    ) -> Failure | None:
-        """Return why the plug-in cannot be imported or lacks the constructor; None if all is well.
-
-        With `takes_turns`, also why its indexes cannot; with `takes_filters`, why its queries cannot; with
-        `has_payload`, why these return ids alone.
-        """
+    def check(self, definition: Definition, needs: tuple[str, ...]) -> Failure | None:
+        """Return why the plug-in cannot be imported or lacks something that it needs; None if all is well."""
+        if kind := definition.servers.kind:
+            needs += (kind,)
         job = Job(definition, [], "", 0)
         worker = self.take(job)
         self.busy[worker] = JobOutcome(job)
-        answer = ask(worker, PluginCheck(definition, takes_turns, takes_filters, has_payload))
+        answer = ask(worker, Question(definition, CHECK, needs))
         self._release(worker, answer)
         return answer if isinstance(answer, Failure) else None
 
@@ -231,7 +220,7 @@ def check_turns(jobs: Sequence[Job], pool: WorkerPool) -> None:
     definitions = {str(definition): definition for definition in plain}
     plugins = {(one.module, one.constructor): one for one in definitions.values()}
     for definition in plugins.values() if len(definitions) > 1 else ():
-        if problem := pool.check(definition, takes_turns=True):
+        if problem := pool.check(definition, ("turns",)):
             raise UserError(problem.text)
 
 

@@ -22,14 +22,14 @@ from tqdm import tqdm
 
 from ann_benchmarks.common.command import ENDING_SIGNALS, open_streams, repeat_unraised, signals_wait
 from ann_benchmarks.common.host import allow_files, host_facts
-from ann_benchmarks.definitions.definition import Definition, plugin_class
+from ann_benchmarks.definitions.definition import plugin_class
 from ann_benchmarks.jobs.events import Failure, Finished, Located
 from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.measure.rounds import Contenders, Enter, RoundsRequest
 
 from .variables import plugin_environment
-from .worker import LocationRequest, PluginCheck, death_of, failure_of
+from .worker import LOCATION, VERSIONS, Question, death_of, failure_of
 
 GRACE_SECONDS = 15  # between SIGTERM and SIGKILL
 END_SECONDS = 120  # for an idle worker's plug-ins to put away what they hold, such as a server
@@ -193,32 +193,22 @@ def _take_signals() -> None:
 
 
 def _answer(
-    request: PluginCheck | LocationRequest | JobRequest | RoundsRequest,
+    request: Question | JobRequest | RoundsRequest,
     pipe: Connection,
     version: str | None,
     contenders: Contenders,
 ) -> Finished | Located | Failure:
+    begun = request.request if isinstance(request, Enter) else request
     try:
-        if definition := _definition_of(request):
-            plugin = plugin_class(definition)
-            if version is not None:
-                plugin.use_version(version)
-        if isinstance(request, LocationRequest):
-            servers = request.definition.servers
-            known = plugin.server_environment(servers.kind, servers.arguments)
-            return Located({**host_facts(), **known})
+        if version is not None and isinstance(begun, Question | JobRequest):  # its plug-in may be new here
+            definition = begun.definition if isinstance(begun, Question) else begun.job.definition
+            plugin_class(definition).use_version(version)
+        if isinstance(request, Question):
+            return answer_question(request)
         if isinstance(request, JobRequest):
             carry_out(request, pipe.send)
-        elif not isinstance(request, PluginCheck):
-            contenders.carry_out(request, pipe.send)
-        elif request.takes_turns:
-            plugin.check_turns()
         else:
-            if request.takes_filters:
-                plugin.check_filters()
-            if request.has_payload:
-                plugin.check_payload()
-            plugin.check_servers(request.definition.servers.kind)
+            contenders.carry_out(request, pipe.send)
     except BaseException as error:  # a plug-in may raise what ends programs
         if signal.getsignal(signal.SIGTERM) == _do_nothing:
             raise Stopped from None  # whatever a library has made of it
@@ -226,14 +216,15 @@ def _answer(
     return Finished()
 
 
-def _definition_of(
-    request: PluginCheck | LocationRequest | JobRequest | RoundsRequest,
-) -> Definition | None:
-    """Return the definition whose plug-in is new to the process."""
-    if isinstance(request, PluginCheck | LocationRequest):
-        return request.definition
-    begun = request.request if isinstance(request, Enter) else request
-    return begun.job.definition if isinstance(begun, JobRequest) else None
+def answer_question(question: Question) -> Finished | Located:
+    """Answer by what a plug-in says of itself."""
+    plugin, servers = plugin_class(question.definition), question.definition.servers
+    if question.about == LOCATION:
+        return Located({**host_facts(), **plugin.server_environment(servers.kind, servers.arguments)})
+    if question.about == VERSIONS:
+        return Located(plugin.installed_versions())
+    plugin.check(question.needs)
+    return Finished()
 
 
 def _do_nothing(number: int, frame: Any) -> None:

@@ -10,7 +10,7 @@ from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.results.environment import with_settings_given
 
 from .process import ProcessWorker
-from .worker import LocationRequest, Worker, ask
+from .worker import LOCATION, Question, Worker, ask
 
 SECONDS = 120
 
@@ -57,7 +57,7 @@ class WorkersHere:
         """Have a process report it."""
         worker = self._taken(definition)
         try:
-            answer = ask(worker, LocationRequest(definition))
+            answer = ask(worker, Question(definition, LOCATION))
         except BaseException:
             worker.stop()
             raise

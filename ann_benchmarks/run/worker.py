@@ -11,6 +11,7 @@ from ann_benchmarks.common.errors import UserError, describe, one_line, shortage
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Failure
 
+LOCATION, VERSIONS, CHECK = "location", "versions", "check"
 POLL_SECONDS = 0.5
 AT_ONCE = 1000  # messages of one worker, before the others and the time are looked at
 LIKELY_CAUSES = {
@@ -23,20 +24,16 @@ LIKELY_CAUSES = {
 
 
 @dataclass(frozen=True)
-class PluginCheck:
-    """The request to import a plug-in, and to see that it has its constructor, and what else is needed."""
+class Question:
+    """A question about a plug-in, which is imported for it, and does nothing else.
+
+    LOCATION: where it would measure. VERSIONS: those of what it uses. CHECK: whether it has its constructor,
+    and what it needs (NEEDS of the plug-ins).
+    """
 
     definition: Definition
-    takes_turns: bool = False
-    takes_filters: bool = False
-    has_payload: bool = False
-
-
-@dataclass(frozen=True)
-class LocationRequest:
-    """The request to say where a plug-in would measure; nothing is started for it."""
-
-    definition: Definition
+    about: str
+    needs: tuple[str, ...] = ()
 
 
 class Worker(Protocol):
@@ -123,9 +120,10 @@ def failure_of(error: BaseException) -> Failure:
 def death_of(status: int | None, details: str) -> Failure:
     """Say how a process has ended, by its exit status as multiprocessing gives it; `details` are kept."""
     if status is None or status >= 0:
-        return Failure(f"the process ended by itself with status {status}", details)
+        return Failure(f"the process ended by itself with status {status}", details, ends_worker=True)
     try:
         name = signal.Signals(-status).name
     except ValueError:
         name = f"signal {-status}"
-    return Failure(f"the process was ended by {name}{LIKELY_CAUSES.get(name, '')}", details)
+    cause = LIKELY_CAUSES.get(name, "")
+    return Failure(f"the process was ended by {name}{cause}", details, ends_worker=True)

@@ -13,7 +13,7 @@ from ann_benchmarks.jobs.events import Failure, Located
 
 from ..request import Request
 from ..whereabouts import SECONDS, Locate
-from ..worker import LocationRequest
+from ..worker import LOCATION, VERSIONS, Question
 from .engine import find_image, remove_all
 from .sandbox import (
     ContainerAccount,
@@ -23,7 +23,6 @@ from .sandbox import (
     placement_facts,
     project_files,
 )
-from .wire import Checked, CheckRequest
 from .worker import ContainerWorker, Log
 
 _CHECK_SECONDS = 120
@@ -31,21 +30,20 @@ _CHECK_SECONDS = 120
 
 def check_image(
     client: Any, image: str, definition: Definition, definitions: Path = DEFINITIONS_FOLDER
-) -> Checked:
+) -> Located | Failure:
     """Import the plug-in in a container of an image, without network and GPUs; return its versions."""
-    request = Request(definitions=definitions)
-    answer, _ = _ask(client, image, CheckRequest(definition), request, _CHECK_SECONDS)
-    return Checked(problem=answer.text) if isinstance(answer, Failure) else answer
+    question, request = Question(definition, VERSIONS), Request(definitions=definitions)
+    return _ask(client, image, question, request, _CHECK_SECONDS)[0]
 
 
 def container_locator(client: Any, request: Request) -> Locate:
     """Return what has a plug-in report, in a container like those of its jobs, where it would measure."""
 
     def locate(definition: Definition) -> Located | Failure:
-        question = LocationRequest(definition)
+        question = Question(definition, LOCATION)
         answer, facts = _ask(client, definition.docker_tag, question, request, SECONDS)
-        if not isinstance(answer, Located):
-            return answer if isinstance(answer, Failure) else Failure("no answer")
+        if isinstance(answer, Failure):
+            return answer
         facts = {**answer.facts, **facts}
         shares = cpus_of_each(request.cpuset, request.parallelism, client.info().get("NCPU"))
         if len({len(share) for share in shares}) > 1:
@@ -56,8 +54,8 @@ def container_locator(client: Any, request: Request) -> Locate:
 
 
 def _ask(
-    client: Any, name: str, question: Any, request: Request, seconds: float
-) -> tuple[Any, dict[str, Any]]:
+    client: Any, name: str, question: Question, request: Request, seconds: float
+) -> tuple[Located | Failure, dict[str, Any]]:
     """Return the answer, or a Failure, of a container like those of jobs, and what is known of its place."""
     image = find_image(client, name)
     if image is None:
@@ -78,17 +76,19 @@ def _ask(
         remove_all(client, owner)
 
 
-def answer_to(client: Any, sandbox: Sandbox, request: Any, seconds: float) -> Any:
-    """Have a container answer one request; return its answer, or a Failure where it gives none in time."""
+def answer_to(client: Any, sandbox: Sandbox, question: Question, seconds: float) -> Located | Failure:
+    """Have a container answer a question; return its answer, or a Failure where it gives none in time."""
     worker = ContainerWorker(client, sandbox, Log(None, False), lambda message, attachment: message)
     deadline = time.monotonic() + seconds
     answer: Any = None
     try:
         with suppress(OSError):
-            worker.send(request)
+            worker.send(question)
         while answer is None and worker.pipe.poll(max(deadline - time.monotonic(), 0)):
             answer = worker.next_message()
-        return answer or Failure(f"no answer within {seconds:g} s")
+        if isinstance(answer, Located | Failure):
+            return answer
+        return Failure(f"no answer within {seconds:g} s")
     except EOFError:
         return worker.death()
     finally:

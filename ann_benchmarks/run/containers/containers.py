@@ -40,7 +40,7 @@ from .sandbox import (
     storage_folder,
     write_cpus,
 )
-from .wire import Died, RunRequest
+from .wire import RunRequest
 from .worker import ContainerWorker, Log, terminal_size
 
 _PREFIX = "ANN_BENCHMARKS_"
@@ -129,8 +129,8 @@ class TurnsSlot(Slot):
     def next_message(self) -> Any:
         """Return what it says next; EOFError when it, or the process that holds the indexes, has ended."""
         message = super().next_message()
-        if isinstance(message, Died):
-            self._failure = Failure(message.text, message.details)
+        if isinstance(message, Failure) and message.ends_worker:
+            self._failure = message
             raise EOFError
         return message
 

@@ -24,16 +24,14 @@ from queue import SimpleQueue
 from typing import Any, NoReturn
 
 from ann_benchmarks.common.command import repeat_unraised
-from ann_benchmarks.common.errors import describe
-from ann_benchmarks.common.host import allow_files, host_facts
+from ann_benchmarks.common.host import allow_files
 from ann_benchmarks.common.numbers import size_text
-from ann_benchmarks.definitions.definition import plugin_class
 from ann_benchmarks.jobs.events import Failure, Finished, Located, PointDone, PointFailed, WorkloadDone
 from ann_benchmarks.jobs.job import JobRequest
 
-from ..process import ProcessWorker
-from ..worker import POLL_SECONDS, LocationRequest
-from .wire import Checked, CheckRequest, Died, RunRequest, read_request, write_message
+from ..process import ProcessWorker, answer_question
+from ..worker import POLL_SECONDS, Question, failure_of
+from .wire import RunRequest, read_request, write_message
 
 _SOME = 65536  # bytes at a time
 # A container sees here how many of its processes the kernel has killed: version 2 of groups, then version 1.
@@ -70,28 +68,19 @@ def main() -> None:
         request = read_request(partial(os.read, 0))
         requests: SimpleQueue[Any] = SimpleQueue()
         threading.Thread(target=_take_requests, args=(requests,), daemon=True).start()
-        if isinstance(request, CheckRequest):
-            messages.send(_check(request))
-        elif isinstance(request, LocationRequest):
-            messages.send(_locate(request))
+        if isinstance(request, Question):
+            messages.send(_answer(request))
         else:
             _run(request, messages, requests)
     except (RunEnded, EOFError, BrokenPipeError):
         sys.exit(128 + signal.SIGTERM)
 
 
-def _check(request: CheckRequest) -> Checked:
+def _answer(question: Question) -> Finished | Located | Failure:
     try:
-        return Checked(versions=plugin_class(request.definition).installed_versions())
+        return answer_question(question)
     except (Exception, KeyboardInterrupt, SystemExit) as error:  # a plug-in may raise what ends programs
-        return Checked(problem=describe(error))
-
-
-def _locate(request: LocationRequest) -> Located | Failure:
-    try:
-        return Located({**host_facts(), **plugin_class(request.definition).server_environment()})
-    except (Exception, KeyboardInterrupt, SystemExit) as error:
-        return Failure(describe(error))
+        return failure_of(error)
 
 
 def _run(first: RunRequest, messages: Messages, requests: "SimpleQueue[Any]") -> None:
@@ -102,7 +91,7 @@ def _run(first: RunRequest, messages: Messages, requests: "SimpleQueue[Any]") ->
     try:
         while True:
             last = _carry_out(request, worker, messages, first.memory)
-            if not is_in_turn or isinstance(last, Died):
+            if not is_in_turn or (isinstance(last, Failure) and last.ends_worker):
                 break
             messages.send(last)
             if (request := requests.get()) is None:
@@ -112,11 +101,8 @@ def _run(first: RunRequest, messages: Messages, requests: "SimpleQueue[Any]") ->
     finally:
         worker.stop()
         end_terminal()
-    # When all that it had started has ended.
-    if not is_in_turn:
-        messages.send(Failure(last.text, last.details) if isinstance(last, Died) else last)
-    elif request is not None:
-        messages.send(last)
+    if request is not None:
+        messages.send(last)  # when all that it had started has ended
 
 
 def _carry_out(request: Any, worker: ProcessWorker, messages: Messages, memory: int) -> Any:
@@ -125,20 +111,19 @@ def _carry_out(request: Any, worker: ProcessWorker, messages: Messages, memory: 
     answer: Any = None
     with suppress(OSError):  # it has just died: seen below
         worker.send(request)
-    while not isinstance(answer, Finished | Failure | Died):
+    while not isinstance(answer, Finished | Failure):
         multiprocessing.connection.wait([worker.pipe], POLL_SECONDS)
         try:
             answer = worker.next_message()
         except EOFError:
-            death = worker.death()
-            answer = Died(death.text, death.details)
-        if isinstance(answer, Failure | Died | PointFailed) and killed_processes() > killed:
+            answer = worker.death()
+        if isinstance(answer, Failure | PointFailed) and killed_processes() > killed:
             killed = killed_processes()
             answer = _for_memory(answer, memory)
         if isinstance(answer, PointDone | WorkloadDone):
             messages.send(answer, answer.path.read_bytes())
             answer.path.unlink()
-        elif answer is not None and not isinstance(answer, Finished | Failure | Died):
+        elif answer is not None and not isinstance(answer, Finished | Failure):
             messages.send(answer)
     return answer
 
@@ -158,7 +143,7 @@ def _for_memory(failure: Any, memory: int) -> Any:
         f"memory ran out: the kernel killed a process at the container's limit of {size_text(memory)}; give"
         " it more with --memory, or the algorithm less to hold"
     )
-    if isinstance(failure, Failure | Died):
+    if isinstance(failure, Failure):
         return replace(failure, text=f"{why} ({failure.text})")
     return replace(failure, reason=f"{why} ({failure.reason})")
 

@@ -12,32 +12,19 @@ import json
 import pickle
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin
 
 import numpy as np
 
-from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs.events import (
-    BuildBegun,
-    Built,
-    Failure,
-    Finished,
-    Located,
-    Note,
-    PhaseDone,
-    PointDone,
-    PointFailed,
-    TurnDone,
-    WorkloadDone,
-)
+from ann_benchmarks.jobs.events import Event, Failure, Finished, Located, PointDone, WorkloadDone
 from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.measure.rounds import RoundsRequest
 from ann_benchmarks.results.intervals import Interval
 
-from ..worker import LocationRequest
+from ..worker import Question
 
 _LENGTHS = struct.Struct(">IQ")
 _LONGEST = 2**26  # bytes of JSON
@@ -56,38 +43,10 @@ class RunRequest:
     terminal: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True)
-class CheckRequest:
-    """Import a plug-in and report its versions."""
-
-    definition: Definition
+_MESSAGES = {kind.__name__: kind for kind in (*get_args(Event), Finished, Failure, Located)}
 
 
-@dataclass(frozen=True)
-class Checked:
-    """What became of it: what is wrong, on one line, and versions by name."""
-
-    problem: str = ""
-    versions: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Died:
-    """The process that held the indexes of contenders has ended: one line for the user, a traceback."""
-
-    text: str
-    details: str = ""
-
-
-_KINDS = (
-    *(BuildBegun, Built, TurnDone, PointDone, PhaseDone, WorkloadDone, PointFailed, Note),
-    *(Finished, Failure, Located),
-    *(Checked, Died),
-)
-_MESSAGES = {kind.__name__: kind for kind in _KINDS}
-
-
-def write_request(request: RunRequest | CheckRequest | LocationRequest | RoundsRequest | None) -> bytes:
+def write_request(request: RunRequest | Question | RoundsRequest | None) -> bytes:
     """Return a request as bytes."""
     content = pickle.dumps(request)
     return struct.pack(">I", len(content)) + content
