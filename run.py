@@ -40,7 +40,8 @@ from ann_benchmarks.definitions.selection import (
     with_settings,
 )
 from ann_benchmarks.experiments.carrying_out import EXPERIMENT_OPTIONS, carry_out
-from ann_benchmarks.jobs.job import Job, Plan, Scope, make_plan
+from ann_benchmarks.jobs.job import Job, Scope
+from ann_benchmarks.jobs.plan import Plan, make_plan
 from ann_benchmarks.results.file import RESULTS_FOLDER, truth_mark
 from ann_benchmarks.run.checks import check_request
 from ann_benchmarks.run.command_line import make_parser

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Note, PointDone
-from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.jobs.procedure import Procedure
+from ann_benchmarks.jobs.job import Job, Procedure
 from ann_benchmarks.jobs.rounds import Rounds
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.results.intervals import Interval

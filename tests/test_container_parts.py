@@ -27,7 +27,7 @@ from docker.errors import APIError, ImageNotFound, NotFound
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import byte_size
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.definitions.tags import split_tag, tagged
+from ann_benchmarks.definitions.selection import split_tag, tagged
 from ann_benchmarks.jobs.events import (
     BuildBegun,
     Built,
@@ -40,8 +40,7 @@ from ann_benchmarks.jobs.events import (
     PointFailed,
     WorkloadDone,
 )
-from ann_benchmarks.jobs.job import Job, JobRequest
-from ann_benchmarks.jobs.procedure import Procedure
+from ann_benchmarks.jobs.job import Job, JobRequest, Procedure
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.load.workload import Workload

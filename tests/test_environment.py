@@ -14,9 +14,8 @@ from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.definitions.servers import Replicas, Shards
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.jobs.events import Located, WorkloadDone
-from ann_benchmarks.jobs.job import Job
+from ann_benchmarks.jobs.job import Job, Procedure
 from ann_benchmarks.jobs.places import folder_for
-from ann_benchmarks.jobs.procedure import Procedure
 from ann_benchmarks.results.environment import (
     MARK,
     MEMORY_DIVIDED,
@@ -280,10 +279,10 @@ def test_servers_that_share_a_memory_differently_are_other_servers():
     definition = Definition("hnsw", "C", "m", "t", [], [[]], False)
     job = Job(replace(definition, servers=Shards(2, "fdw", most=8)), [[]], "d", 10)
     assert job.facts_of_servers == {MEMORY_DIVIDED: 8}
-    assert Job(replace(definition, servers=Replicas(1, 2)), [[]], "d", 10).facts_of_servers == {
+    assert Job(replace(definition, servers=Replicas(1, most=2)), [[]], "d", 10).facts_of_servers == {
         MEMORY_DIVIDED: 2
     }
-    assert not Job(replace(definition, servers=Replicas(0, 2)), [[]], "d", 10).facts_of_servers
+    assert not Job(replace(definition, servers=Replicas(0, most=2)), [[]], "d", 10).facts_of_servers
     for tier, divided in ((Tier(64 << 20), {}), (Tier(cpus=1), {MEMORY_DIVIDED: 8})):
         procedure = Procedure(conditions=SimulatedServer(tier, "cgroup"))
         assert replace(job, procedure=procedure).facts_of_servers == divided

@@ -11,8 +11,7 @@ from ann_benchmarks.comparing.measurements import properties
 from ann_benchmarks.experiments.findings import StepPoint
 from ann_benchmarks.fields.rows import FIELDS, GROUPS, Field
 from ann_benchmarks.fields.series import ATTRIBUTE, Series, series_from, series_of
-from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.jobs.procedure import Procedure
+from ann_benchmarks.jobs.job import Job, Procedure
 from ann_benchmarks.reporting.facts import result_facts
 from ann_benchmarks.results.comparable import Comparison, comparable
 from ann_benchmarks.results.kinds import checked_attributes
@@ -102,8 +101,13 @@ def red_and_plain(**more):
     return red, plain
 
 
+class Coloured(Procedure):
+    colour = "red"
+    own_fields = (*Procedure.own_fields, "colour")
+
+
 def test_a_new_field_is_asked_for_measured_and_stored(colour):
-    job = Job(DEFINITION, [[1]], "tiny", 10, Procedure(more={"colour": "red"}))
+    job = Job(DEFINITION, [[1]], "tiny", 10, Coloured())
     assert job.series.colour == "red" and job.series.attributes == {"colour": "red"}
     assert job.path([1]).parent.name == "some-colour-red" and str(job.procedure).endswith("in red")
     assert StepPoint("s", job, [1], make_run()).matches("colour", "red")

@@ -19,7 +19,7 @@ from distributed import LocalCluster
 from ann_benchmarks.algorithms.bruteforce.module import ExactScan
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.distance import rounded_up
-from ann_benchmarks.jobs.earlier import _other_load
+from ann_benchmarks.jobs.plan import _other_load
 from ann_benchmarks.load.clients import open_clients
 from ann_benchmarks.load.request import Load, Objective
 from ann_benchmarks.load.search import ROUNDING

@@ -20,8 +20,7 @@ from ann_benchmarks.algorithms.postgres.watching.counters import VIEWS, Statisti
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import PointDone
-from ann_benchmarks.jobs.job import Job, JobRequest
-from ann_benchmarks.jobs.procedure import Execution, Procedure
+from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.job import carry_out

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from ann_benchmarks.algorithms.base.module import BaseANN
-from ann_benchmarks.jobs.procedure import Procedure
+from ann_benchmarks.jobs.job import Procedure
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.load.warmup import Warmup

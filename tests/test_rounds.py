@@ -13,8 +13,7 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import PointDone
-from ann_benchmarks.jobs.job import Job, JobRequest
-from ann_benchmarks.jobs.procedure import Procedure
+from ann_benchmarks.jobs.job import Job, JobRequest, Procedure
 from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, read_share, read_time, shares_of_budget
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.spans import Measured
@@ -26,7 +25,7 @@ from ann_benchmarks.monitoring import NoMonitor
 from ann_benchmarks.results.contest import FEWEST_ROUNDS
 from ann_benchmarks.results.file import iter_result_paths, read_attributes, read_result
 from ann_benchmarks.results.intervals import Interval
-from ann_benchmarks.run.conclusions import conclusions
+from ann_benchmarks.run.progress import conclusions
 from ann_benchmarks.run.request import read_request
 from ann_benchmarks.run.rounds import clients_of, in_turn
 from run import every_job

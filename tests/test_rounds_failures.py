@@ -7,8 +7,7 @@ import pytest
 
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs import earlier, job
-from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.jobs.procedure import Procedure
+from ann_benchmarks.jobs.job import Job, Procedure
 from ann_benchmarks.jobs.rounds import Rounds
 from ann_benchmarks.measure.rounds import is_of_others
 from ann_benchmarks.results.file import iter_result_paths, read_attributes

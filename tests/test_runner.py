@@ -14,8 +14,7 @@ from ann_benchmarks.common import VERSION
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Built, Note, PointDone
-from ann_benchmarks.jobs.job import Job, JobRequest
-from ann_benchmarks.jobs.procedure import Procedure
+from ann_benchmarks.jobs.job import Job, JobRequest, Procedure
 from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.measure.timed import Subject, measure
 from ann_benchmarks.plugin import Plugin

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ann_benchmarks.jobs.earlier import SAME_INDEX
+from ann_benchmarks.jobs.places import SAME_INDEX
 from ann_benchmarks.load.search import Found, smallest_reaching
 from ann_benchmarks.measure.target import TargetSearch
 

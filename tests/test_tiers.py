@@ -23,10 +23,9 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import GB, MB
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.fields.series import Series
-from ann_benchmarks.jobs.earlier import value_found_before
 from ann_benchmarks.jobs.events import Finished, Note
-from ann_benchmarks.jobs.job import Job, Scope
-from ann_benchmarks.jobs.procedure import Procedure
+from ann_benchmarks.jobs.job import Job, Procedure, Scope
+from ann_benchmarks.jobs.places import value_found_before
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, result_path, write_result
 from ann_benchmarks.run.execute import WorkerPool, first_definitions
 from ann_benchmarks.run.outcomes import JobOutcome

@@ -15,7 +15,7 @@ from ann_benchmarks.results.equal_recall import ABOVE, AT, BETWEEN, EXACT, WITHI
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.judging import difference_of_pairs
 from ann_benchmarks.results.speeds import Speed, recall_parts
-from ann_benchmarks.run.conclusions import comparison
+from ann_benchmarks.run.progress import comparison
 from benchmarks.drawn import once, repetition, results, turns, wandering
 from benchmarks.harness import count_shares
 from benchmarks.verdicts import FASTER, compared, over_one, raced, reported

@@ -7,8 +7,8 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs.job import Scope, make_plan
-from ann_benchmarks.jobs.procedure import Procedure
+from ann_benchmarks.jobs.job import Procedure, Scope
+from ann_benchmarks.jobs.plan import make_plan
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.workload import Mix, Workload
 from ann_benchmarks.measure.workloads.over_time import Span, Timeline, Times, rate_of

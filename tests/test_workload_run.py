@@ -15,8 +15,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset
 from ann_benchmarks.definitions.definition import Definition, construct
 from ann_benchmarks.jobs.events import Built, Note, PhaseDone, WorkloadDone
-from ann_benchmarks.jobs.job import Job, JobRequest
-from ann_benchmarks.jobs.procedure import Execution, Procedure
+from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.workload import Workload
 from ann_benchmarks.measure.job import carry_out

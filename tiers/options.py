@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition, plugin_class
 from ann_benchmarks.definitions.servers import largest
-from ann_benchmarks.jobs.procedure import Conditions
+from ann_benchmarks.jobs.job import Conditions
 from ann_benchmarks.run.request import Request
 from ann_benchmarks.run.simulation import Simulation
 

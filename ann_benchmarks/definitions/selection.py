@@ -15,11 +15,9 @@ from ann_benchmarks.common.names import LONGEST_NAME, too_long
 from .configs import ANY_METRIC, BrokenConfig, Config
 from .definition import Data, Definition, get_definitions, supported_data
 from .servers import Servers
-from .tags import split_tag, tagged
 
-Named = tuple[
-    str | None, str | None
-]  # an algorithm and a version; None: all of them, and the one that is here
+# An algorithm and a version; None: all of them, and the one that is here.
+Named = tuple[str | None, str | None]
 _SETTING = re.compile(r"[a-z_][a-z0-9_$]*(\.[a-z_][a-z0-9_$]*)*")
 _SWITCHES = {"true": "on", "yes": "on", "1": "on", "false": "off", "no": "off", "0": "off"}
 _AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(kb|mb|gb|tb|ms|s|min|h|d)")
@@ -110,6 +108,23 @@ def _of_image(definitions: Sequence[Definition], docker_tag: str) -> list[Defini
     return chosen
 
 
+def split_tag(name: str) -> tuple[str, str | None]:
+    """Split NAME:TAG; None without a tag. UserError when it could not be one of an image."""
+    base, colon, tag = name.partition(":")
+    if not colon:
+        return base, None
+    if not re.fullmatch(r"\w[\w.-]{0,127}", tag, re.ASCII):
+        raise UserError(
+            f"'{tag}' must be a tag of an image: use letters, digits, '.', '_' and '-', as in {base}:0.8.0"
+        )
+    return base, tag
+
+
+def tagged(docker_tag: str, tag: str | None) -> str:
+    """Give an image's name a tag in place of its own."""
+    return docker_tag if tag is None else f"{docker_tag.partition(':')[0]}:{tag}"
+
+
 def with_version(definition: Definition, version: str | None) -> Definition:
     """Mean another version of its image or release; its results make a curve of their own."""
     if version is None:
@@ -123,7 +138,7 @@ def read_setting(text: str) -> SettingValues:
     name = name.strip().lower()
     values = list(dict.fromkeys(value.strip() for value in rest.split(",")))
     if not equals or not _SETTING.fullmatch(name) or not all(values) or not rest.isprintable():
-        raise UserError(f"'{shown(text)}' is no setting: give NAME=VALUE, or NAME=VALUE,VALUE to compare")
+        raise UserError(f"'{shown(text)}' must be a setting: give NAME=VALUE, or NAME=VALUE,VALUE to compare")
     return name, values
 
 

@@ -82,16 +82,38 @@ class OneServer:
 
 
 @dataclass(frozen=True)
-class Shards(OneServer):
-    """Servers that hold a part of the rows each, and what asks them.
+class Several(OneServer):
+    """A number of servers beside the first one.
 
-    `most` is the largest number of those that are compared: of all of them, a server has the same memory.
+    `most` is the largest number of those that are compared: of all of them, a server has the same memory, and
+    the first one the same settings.
     """
 
-    kind: ClassVar[str] = "shards"
     count: int
+    most: int = field(default=0, compare=False, kw_only=True)
+
+    @property
+    def memory_shares(self) -> int:
+        """By how many the memory of one machine is divided; 0: it is not."""
+        return max(self.count, self.most) if self.count else 0
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of all servers: 0 is the first one."""
+        return range(self.count + 1)
+
+    @property
+    def queried(self) -> int:
+        """How many answer queries with rows that they hold."""
+        return self.count or 1
+
+
+@dataclass(frozen=True)
+class Shards(Several):
+    """Servers that hold a part of the rows each, and what asks them: the first one, or the client."""
+
+    kind: ClassVar[str] = "shards"
     engine: str  # one of ENGINES
-    most: int = field(default=0, compare=False)
     probes: int | None = None  # shards that a query of ROUTED asks; None: all, as of other engines
 
     def __str__(self) -> str:
@@ -109,24 +131,9 @@ class Shards(OneServer):
         return self.probes in (None, self.count)
 
     @property
-    def memory_shares(self) -> int:
-        """By how many the memory of one machine is divided."""
-        return max(self.count, self.most)
-
-    @property
-    def numbers(self) -> range:
-        """The numbers of all servers: 0 is the one that asks the shards, or has others ask them."""
-        return range(self.count + 1)
-
-    @property
     def with_rows(self) -> range:
         """The numbers of the shards."""
-        return range(1, self.count + 1)
-
-    @property
-    def queried(self) -> int:
-        """How many shards there are."""
-        return self.count
+        return self.numbers[1:]
 
     @property
     def holders(self) -> str:
@@ -140,16 +147,10 @@ class Shards(OneServer):
 
 
 @dataclass(frozen=True)
-class Replicas(OneServer):
-    """Servers that follow a primary, and that clients query; 0: they query the primary.
-
-    `most` is the largest number of those that are compared: of all of them, a server has the same memory, and
-    the primary the same settings.
-    """
+class Replicas(Several):
+    """Servers that follow a primary, and that clients query; 0: they query the primary."""
 
     kind: ClassVar[str] = "replicas"
-    count: int
-    most: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
         """Write them as the names of curves have them, such as replicas2."""
@@ -159,21 +160,6 @@ class Replicas(OneServer):
     def fields(self) -> dict[str, Any]:
         """The fields of a series that are not their defaults."""
         return {"replicas": self.count} if self.count else {}
-
-    @property
-    def memory_shares(self) -> int:
-        """By how many the memory of one machine is divided; 0: it is not."""
-        return max(self.count, self.most) if self.count else 0
-
-    @property
-    def numbers(self) -> range:
-        """The numbers of all servers: 0 is the primary."""
-        return range(self.count + 1)
-
-    @property
-    def queried(self) -> int:
-        """How many answer queries."""
-        return self.count or 1
 
     @property
     def holders(self) -> str:
@@ -226,14 +212,14 @@ def every_shards(
             found.append(ONE_SERVER)
         for engine in engines if count else ():
             asked = [one for one in probes if one <= count] if engine == ROUTED else [None]
-            found += [Shards(count, engine, max(counts), one) for one in asked]
+            found += [Shards(count, engine, one, most=max(counts)) for one in asked]
     return found
 
 
 def every_replicas(counts: Sequence[int]) -> list[Servers]:
     """Return each number of replicas; where all are 0, one server."""
     most = max(counts)
-    return [Replicas(count, most) if most else ONE_SERVER for count in counts]
+    return [Replicas(count, most=most) if most else ONE_SERVER for count in counts]
 
 
 def every_pooled(names: Sequence[str | None], sizes: Sequence[int | None] = (None,)) -> list[Servers]:

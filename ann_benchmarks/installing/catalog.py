@@ -8,7 +8,7 @@ from ann_benchmarks.common import VERSION
 from ann_benchmarks.common.errors import UserError, closest
 from ann_benchmarks.definitions.configs import BrokenConfig, Config
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Definition
-from ann_benchmarks.definitions.tags import split_tag, tagged
+from ann_benchmarks.definitions.selection import split_tag, tagged
 
 from .build_inputs import BuildArguments, check_used
 from .context import ALGORITHMS, Dockerfile, read_dockerfile

@@ -21,8 +21,7 @@ from ann_benchmarks.data.download import DownloadRequest, fetch
 from ann_benchmarks.data.download.server import Refused, Session, Temporary, read_all
 from ann_benchmarks.definitions.configs import Config, read_configs
 from ann_benchmarks.definitions.definition import Definition, plugin_class
-from ann_benchmarks.definitions.selection import config_warnings
-from ann_benchmarks.definitions.tags import split_tag
+from ann_benchmarks.definitions.selection import config_warnings, split_tag
 from ann_benchmarks.plugin import PluginClass
 
 CACHE = Path("data/releases")

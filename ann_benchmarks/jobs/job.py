@@ -1,21 +1,122 @@
-"""What there is to do: a job is a definition with its points; the plan has those that are not finished."""
+"""What there is to do: a job is a definition with its points, and how they are measured."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from ann_benchmarks.definitions.definition import Definition, label
 from ann_benchmarks.definitions.selection import joined
+from ann_benchmarks.fields.rows import GROUPS
 from ann_benchmarks.fields.series import Series
-from ann_benchmarks.results.environment import MEMORY_DIVIDED, Facts, environment_of
+from ann_benchmarks.load.request import Load
+from ann_benchmarks.load.warmup import Warmup
+from ann_benchmarks.load.workload import Workload
+from ann_benchmarks.plugin import Watch
+from ann_benchmarks.results.environment import MEMORY_DIVIDED, Facts
 from ann_benchmarks.results.file import result_path
 from ann_benchmarks.results.records import record_path
 
-from .earlier import found_before, mark_of_rounds, unfinished
-from .places import Environments, Folders, folder_for, may_be_of, other_server
-from .procedure import Conditions, Execution, Procedure
+from .places import Folders, found_before
+from .rounds import Rounds
+
+
+class Conditions(Protocol):
+    """One set of conditions: comparable, and picklable for the process that measures."""
+
+    @property
+    def series(self) -> Mapping[str, Any]:
+        """The fields of the series that is measured under them."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Attributes of every point that is measured under them."""
+
+    def watch(self) -> Watch:
+        """Observe in a run that they hold."""
+
+    def kills(self) -> int:
+        """Return how many processes the system has ended so far because the memory was used up."""
+
+    def shortage(self) -> str:
+        """Say which memory that was, and what to do."""
+
+    def check(self, facts: Mapping[str, Any]) -> None:
+        """Raise UserError where what was observed in a run, also by others, shows that they did not hold."""
+
+
+@dataclass(frozen=True)
+class Procedure:
+    """How points are measured."""
+
+    own_fields: ClassVar = (
+        "batch",
+        "is_cold",
+        "filter",
+        "post_filter",
+        "payload",
+    )  # of a series, as named here
+
+    runs: int = 1
+    batch: bool = False
+    load: Load | None = None  # None: one query after the other, from the algorithm's own process
+    workload: Workload | None = None  # it writes, and has one point
+    warmup: Warmup | None = None  # None: as the algorithm is used to
+    target_recall: float | None = None  # each point is searched for, and its arguments are unknown before
+    conditions: Conditions | None = None  # None: the machine as it is
+    rounds: Rounds | None = None  # None: one point after the other
+    filter: str = ""  # the filter set of its queries, "" for none
+    post_filter: float | None = None  # times k rows are requested without it, and filtered afterwards
+    payload: str = ""  # what comes back beside the ids: text or vector, "" for nothing
+
+    @property
+    def is_cold(self) -> bool:
+        """Whether every run begins with cold caches."""
+        return self.warmup is not None and self.warmup.is_off
+
+    @property
+    def _own(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.own_fields}
+
+    @property
+    def series(self) -> dict[str, Any]:
+        """The fields of a series that follow from it."""
+        load = self.workload or self.load
+        return {
+            **self._own,
+            **(load.series if load is not None else {}),
+            **(self.conditions.series if self.conditions is not None else {}),
+        }
+
+    def __str__(self) -> str:
+        """Write the end of a line that says who sends the queries; "" for one after the other."""
+        text = "" if self.load is None else f" {self.load}"
+        if self.workload is not None:
+            text = f", {self.workload}"
+        text += "".join(f", {words}" for words in Series("", **self._own).words(*GROUPS))
+        return text if self.conditions is None else f"{text} on {self.conditions}"
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a job is carried out, whatever it measures."""
+
+    load_threads: int | None = None  # of a database plug-in; None leaves it the choice
+    chunk_size: int | None = None  # rows
+    rebuild: bool = False  # although an index is there from an earlier run
+    build_only: bool = False
+    clients: int = 0  # the most that there are at the same time, those that write included
+    monitoring: bool = True  # of the machine and the server, all the time
+    show_progress: bool = True
+    filters: tuple[str, ...] = ()  # of the run, for whose attributes every table has columns
+    payload: str = ""  # of the run, for which tables may have a column
+    facts: Mapping[str, Any] = field(default_factory=dict)  # stored with each point
+
+    @property
+    def quiet(self) -> bool | None:
+        """What progress bars take as `disable`; None: shown on a terminal only."""
+        return None if self.show_progress else True
 
 
 @dataclass(frozen=True)
@@ -149,100 +250,3 @@ class Scope:
         """Return each definition, to be built and not measured."""
         execution = replace(self.execution, build_only=True)
         return [Job(d, [], self.dataset, self.count, execution=execution) for d in joined(self.definitions)]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Jobs with the points to do; `finished` counts the points of all definitions that are done already."""
-
-    jobs: list[Job]
-    finished: int = 0
-    warnings: Sequence[str] = ()
-
-
-_Located = tuple[Job, Facts, Environments]
-Whereabouts = Callable[[Job], Mapping[str, Any]]  # attributes that all results of a job would have here
-
-
-def make_plan(
-    scope: Scope,
-    truth: str | Mapping[str, str],
-    force: bool = False,
-    where: Whereabouts = lambda job: {},
-) -> Plan:
-    """Leave out the points that are finished, and definitions that have none left.
-
-    `truth` is the mark of the dataset, or those under each filter: a point on other vectors of the same name
-    is not finished. `where` returns what is known of where a job would run: a point of another server, or
-    machine, is not finished.
-    """
-    marks = {"": truth} if isinstance(truth, str) else truth
-    located = [_located(job, marks[job.procedure.filter], where) for job in scope.jobs()]
-    is_race = not force and any(procedure.rounds for procedure in scope.procedures)
-    anew = _are_anew(located) if is_race else [False] * len(located)
-    jobs: list[Job] = []
-    finished_in_all = 0
-    warnings = []
-    owners: dict[Path, str] = {}
-    for (job, facts, environments), starts_anew in zip(located, anew, strict=True):
-        points = []
-        finished = whole = 0
-        if job.environment:
-            why = other_server(facts, environments)
-            warnings.append(f"{why}: what is measured now is a series of its own, {job.series.folder}")
-        for query_arguments in job.points:
-            path, name = job.path(query_arguments), job.label(query_arguments)
-            if path in owners:
-                if owners[path] != name:
-                    warnings.append(f"{name} is left out: its result file would be that of {owners[path]}")
-                continue
-            owners[path] = name
-            if not force:
-                measured = _results(job, query_arguments, facts, environments)
-                problems = [unfinished(there, job.procedure, job.truth) for there in measured]
-                whole += None in problems
-                if None in problems and not starts_anew:
-                    finished += 1
-                    continue
-                if not starts_anew:
-                    warnings += [f"{problem}; it is measured again" for problem in problems]
-            points.append(query_arguments)
-        if points:
-            race = _race_of(job, facts, environments) if starts_anew and whole == len(job.points) else ""
-            jobs.append(replace(job, points=points, finished=finished, race=race))
-        finished_in_all += finished
-    return Plan(jobs, finished_in_all, warnings)
-
-
-def _located(job: Job, truth: str, where: Whereabouts) -> _Located:
-    """Return a job with the folder of its results, where it would run, and where others were measured."""
-    environments = job.folders.environments(truth)
-    facts = environment_of(where(job)) if any(environments.values()) else {}
-    return replace(job, truth=truth, environment=folder_for(facts, environments)), facts, environments
-
-
-def _results(job: Job, arguments: list[Any], facts: Facts, environments: Environments) -> list[Path]:
-    """Return where there are results of a point that nothing known says were measured elsewhere."""
-    return [path for path in job.everywhere(arguments, environments) if may_be_of(path, facts)]
-
-
-def _are_anew(located: Sequence[_Located]) -> list[bool]:
-    """Return of each job whether its rounds begin anew.
-
-    They do if not all points under its conditions were measured in the same ones, in which they are compared.
-    """
-    anew: list[bool] = []
-    for _, group in groupby(located, lambda there: there[0].procedure.conditions):
-        races = [_race_of(*there) for there in group]
-        anew += [len(set(races)) > 1 or "" in races] * len(races)
-    return anew
-
-
-def _race_of(job: Job, facts: Facts, environments: Environments) -> str:
-    """Return the mark of the rounds that all points of a job were measured in, "" where there is none."""
-    marks = {
-        mark_of_rounds(path, job.procedure)
-        for arguments in job.points
-        for path in _results(job, arguments, facts, environments) or [job.path(arguments)]
-    }
-    return marks.pop() or "" if len(marks) == 1 else ""

@@ -1,14 +1,14 @@
-"""Which folder a series has its results in, in this environment; those of others are beside it."""
+"""What earlier runs have left: a folder of a series for each environment, and arguments that were found."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.fields.series import BATCH, BESIDE
+from ann_benchmarks.fields.series import BATCH, BESIDE, Series, series_of
 from ann_benchmarks.results.environment import (
     MARK,
     Facts,
@@ -17,9 +17,12 @@ from ann_benchmarks.results.environment import (
     names_of,
     new_mark,
 )
-from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, read_attributes
+from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, iter_result_paths, read_attributes, result_path
 from ann_benchmarks.results.records import SUFFIX, read_record
+from ann_benchmarks.results.speeds import OVERSTATED
 
+SAME_INDEX = (TRUTH_ATTRIBUTE, "index_build_time")  # no two builds take the same number of seconds
+_KEPT = (*SAME_INDEX, "target_recall", "target_parameter", "target_value", OVERSTATED)
 Environments = Mapping[str, Sequence[Facts]]  # of the results in each folder of a series, by its mark
 
 
@@ -116,3 +119,48 @@ def _read(path: Path, *stamp: Any) -> Mapping[str, Any] | None:
         return read_attributes(path) if path.name.endswith(".hdf5") else None
     except UserError:
         return None
+
+
+def found_before(
+    series: Series, built: list[Any], dataset: str, count: int, target: float, points: Sequence[list[Any]]
+) -> list[Mapping[str, Any]]:
+    """Return what other curves have found for a target recall where answers depend on nothing else.
+
+    `built` are the arguments of the index, and `points` those whose values are searched for.
+    """
+    names = {result_path(dataset, count, "any", built + arguments).name for arguments in points}
+    found: list[Mapping[str, Any]] = []
+    for path in iter_result_paths(dataset, count):
+        if path.name in names and path.parent.name.startswith(series.algorithm):
+            try:
+                attrs = read_attributes(path)
+                other = series_of(attrs, path.parent.name)
+            except (UserError, OSError):
+                continue
+            if attrs.get("target_recall") == target and other.searched == series.searched:
+                found.append({name: attrs[name] for name in _KEPT if name in attrs})
+    return found
+
+
+class FoundValue(NamedTuple):
+    """A value that a search has found, and by how much its recall exceeds that of other queries if known."""
+
+    value: Any
+    overstated: float | None
+
+
+def value_found_before(
+    found: Sequence[Mapping[str, Any]], parameter: str, values: Sequence[Any], facts: Mapping[str, Any]
+) -> FoundValue | None:
+    """Return the one of `values` that reached the recall on the same index; None where none is known.
+
+    Where it is slow to search, it need not be searched again for other clients or memory. `facts` identify
+    the dataset and the index, by the names in SAME_INDEX.
+    """
+    for attrs in found:
+        if attrs.get("target_parameter") == parameter and all(
+            name in attrs and name in facts and attrs[name] == facts[name] for name in SAME_INDEX
+        ):
+            same = (value for value in values if str(value) == str(attrs.get("target_value")))
+            return next((FoundValue(value, attrs.get(OVERSTATED)) for value in same), None)
+    return None

@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ann_benchmarks.jobs.procedure import Conditions
+from ann_benchmarks.jobs.job import Conditions
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.monitoring.machine import is_disturbed, read_cpu, share_of_others
 from ann_benchmarks.plugin import NoWatch, Watch, server_processes

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from ann_benchmarks.jobs.earlier import value_found_before
+from ann_benchmarks.jobs.places import value_found_before
 from ann_benchmarks.load.search import ROUNDING, overstatement, smallest_reaching
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.plugin import SearchedArgument

@@ -12,7 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.jobs.procedure import Conditions, Procedure
+from ann_benchmarks.jobs.job import Conditions, Procedure
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.load.warmup import Caches, Warmup, send_in_pieces, warm_up
 from ann_benchmarks.monitoring import NoMonitor, Phases

@@ -1,15 +1,22 @@
-"""What the user sees of a race: the round, who is left in it, and how long it still takes."""
+"""What the user sees of a race: the round, who is left, how long it still takes, and what it has shown."""
 
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 
 from tqdm import tqdm
 
-from ann_benchmarks.common.numbers import counted
+from ann_benchmarks.common.numbers import counted, three_digits
 from ann_benchmarks.common.text import say
+from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.jobs.events import PointDone
+from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import Rounds
-from ann_benchmarks.results.contest import FEWEST_ROUNDS
+from ann_benchmarks.results.contest import FEWEST_ROUNDS, Ratio, contest
+from ann_benchmarks.results.file import read_attributes
+from ann_benchmarks.results.judging import ERROR_RATE
+from ann_benchmarks.results.speeds import Speed, speed_of
 
 LINE_SECONDS = 10.0  # between two lines, where there is no terminal
 
@@ -65,3 +72,48 @@ def time_left(rounds: Rounds, done: int, seconds: float, of_budget: float | None
     whole = round(min(left))
     text = f"{whole // 60}:{whole % 60:02} min" if whole >= 100 else f"{whole} s"
     return f", {'at most ' if rounds.until else ''}{text} left"
+
+
+def conclusions(jobs: Sequence[Job], done: Sequence[PointDone]) -> Iterator[str]:
+    """Say which contender is the fastest at the target recall, under each load; as reports say it.
+
+    Contenders are algorithms or, where there is one, its definitions.
+    """
+    recalls = {event.path: event.recall for event in done}
+    fields: dict[str, list[tuple[Definition, Speed]]] = {}
+    for job in jobs:
+        load = job.procedure.load
+        if job.procedure.target_recall is None or (load is not None and load.is_open):
+            continue  # what is at a rate has the throughput that was given
+        for path in recalls:
+            if job.is_result(path):
+                attrs = read_attributes(path)
+                rate = 1 / attrs["best_search_time"]
+                speed = speed_of(attrs, recalls[path], rate, str(job.definition))
+                fields.setdefault(str(job.procedure), []).append((job.definition, speed))
+    target = jobs[0].procedure.target_recall
+    for field, measured in fields.items():
+        is_one = len({definition.family for definition, _ in measured}) == 1
+        speeds: dict[str, list[Speed]] = {}
+        for definition, speed in measured:
+            speeds.setdefault(str(definition) if is_one else definition.family, []).append(speed)
+        found = contest(speeds, target or 0.0)
+        name = field.strip(" ,")
+        where = f"{name}: " if name else ""
+        for other, ratio in found.ratios(ERROR_RATE / len(fields)).items():
+            yield f"{where}{comparison(next(iter(found.standings)), other, ratio)}"
+
+
+def comparison(name: str, other: str, ratio: Ratio) -> str:
+    """Write how many times as fast one is as another, and how sure that is."""
+    if not ratio.is_fair:
+        return f"{name} and {other} cannot be told apart, because {other} has only higher recalls"
+    text = f"{name} is {three_digits(ratio.value)} times as fast as {other}{ratio.where}"
+    if ratio.interval is None or not ratio.rounds:
+        return f"{text} (from too few rounds to say how sure that is)"
+    interval = " to ".join(map(three_digits, ratio.interval))
+    if ratio.is_noise:  # the first is the first by noise, by which its factor is too large
+        alike = f"{name} and {other} show no difference beyond noise{ratio.where}"
+        return f"{alike} (95% interval of the factor {interval})"
+    through = f", through {ratio.through}" if ratio.through else ""
+    return f"{text} (95% interval {interval}{through})"

@@ -17,7 +17,7 @@ from ann_benchmarks.definitions.servers import (
     every_replicas,
     every_shards,
 )
-from ann_benchmarks.jobs.procedure import Conditions, Execution, Procedure
+from ann_benchmarks.jobs.job import Conditions, Execution, Procedure
 from ann_benchmarks.jobs.rounds import Rounds
 from ann_benchmarks.load.orders import QueryOrder
 from ann_benchmarks.load.request import Load

@@ -18,9 +18,8 @@ from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, shares_of_budget
 from ann_benchmarks.measure.rounds import Enter, Keep, Turn, delete_partial_result
 from ann_benchmarks.results.contest import FEWEST_ROUNDS
 
-from .conclusions import conclusions
 from .outcomes import JobOutcome, Observer, note_failure, noted
-from .progress import RoundsProgress
+from .progress import RoundsProgress, conclusions
 from .worker import AT_ONCE, POLL_SECONDS, Worker
 
 TOLERATED = 1.1  # times the budget: rounds are not cut short

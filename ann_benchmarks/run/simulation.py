@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.jobs.procedure import Conditions
+from ann_benchmarks.jobs.job import Conditions, Job
 
 from .outcomes import Observer
 from .worker import Worker
