@@ -30,14 +30,14 @@ from ann_benchmarks.data.datasets import (
 from ann_benchmarks.data.datasets.dataset import Dataset
 from ann_benchmarks.data.datasets.write import IN_TRAIN, NEIGHBORS, repetition_warning
 from ann_benchmarks.data.filters import FilterSet
-from ann_benchmarks.definitions.configs import Config, read_configs, with_run_groups
+from ann_benchmarks.definitions.configs import Config, read_configs, replace_run_groups
 from ann_benchmarks.definitions.definition import Data, Definition, supported_data
 from ann_benchmarks.definitions.selection import (
+    apply_servers,
+    apply_settings,
     config_warnings,
     named_algorithms,
     select_definitions,
-    with_servers,
-    with_settings,
 )
 from ann_benchmarks.experiments.carrying_out import EXPERIMENT_OPTIONS, carry_out
 from ann_benchmarks.jobs.job import Job, Scope
@@ -198,10 +198,10 @@ def described(name: str, dataset: Dataset, request: Request) -> Data:
 
 def requested_definitions(request: Request, configs: Sequence[Config], data: Data) -> list[Definition]:
     """Return the definitions for a dataset, with the run groups of an experiment instead of the configs'."""
-    configs = with_run_groups(configs, request.run_groups)
+    configs = replace_run_groups(configs, request.run_groups)
     named = named_algorithms(request.algorithm)
     found = select_definitions(configs, named, data, request.count, request.docker_tag, request.run_disabled)
-    return with_servers(with_settings(found, request.setting), request.servers)
+    return apply_servers(apply_settings(found, request.setting), request.servers)
 
 
 def every_job(request: Request) -> list[Job]:

@@ -538,7 +538,7 @@ def test_tags_are_split_off():
     assert split_tag("pgvector_hnsw") == ("pgvector_hnsw", None)
     assert split_tag("pgvector_hnsw:0.8.5") == ("pgvector_hnsw", "0.8.5")
     for name in ("x:", "x:a b", "x:-a", "x:a/b", "x:a:b", "x:é", f"x:{'a' * 129}"):
-        with pytest.raises(UserError, match="is no tag"):
+        with pytest.raises(UserError, match="must be a tag of an image"):
             split_tag(name)
     assert tagged("ann-benchmarks-x", None) == "ann-benchmarks-x"
     assert tagged("ann-benchmarks-x", "2") == tagged("ann-benchmarks-x:1", "2") == "ann-benchmarks-x:2"

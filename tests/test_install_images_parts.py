@@ -193,7 +193,7 @@ def test_build_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         (["--mirror", "http://x/y"], "does not end in /debian"),
         (["--ca-bundle", "absent.pem"], "--ca-bundle: absent.pem cannot be read: No such file"),
         (["--definitions", "absent"], "there is no folder absent"),
-        (["--algorithm", "base:a b"], "'a b' is no tag of an image"),
+        (["--algorithm", "base:a b"], "'a b' must be a tag of an image"),
     ],
 )
 def test_options_that_are_refused(arguments: list[str], message: str) -> None:

@@ -29,7 +29,7 @@ from ann_benchmarks.algorithms.postgres.topology.pgbouncer import (
 from ann_benchmarks.algorithms.postgres.topology.pooled import pooler_cpu
 from ann_benchmarks.algorithms.postgres.topology.pooled_session import TransactionConnection
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.definitions.selection import with_servers
+from ann_benchmarks.definitions.selection import apply_servers
 from ann_benchmarks.definitions.servers import POOLERS, Pooled, every_pooled
 from ann_benchmarks.fields.series import Series, series_from
 from ann_benchmarks.jobs.events import PointDone
@@ -367,8 +367,8 @@ def test_the_pooler_is_no_other_process_that_takes_cpu(plugin_server, pooler):
 
 def test_poolers_are_contenders_with_names_of_their_own():
     assert tuple(PLUGIN_POOLERS) == POOLERS
-    assert with_servers([HNSW], every_pooled([None])) == [HNSW]
-    every = with_servers([HNSW], every_pooled([None, SESSION, TRANSACTION], [8]))
+    assert apply_servers([HNSW], every_pooled([None])) == [HNSW]
+    every = apply_servers([HNSW], every_pooled([None, SESSION, TRANSACTION], [8]))
     assert [one.family.removeprefix("hnsw") for one in every] == [
         *("", "-pgbouncer-session", "-pgbouncer-transaction-pool8")
     ]

@@ -12,7 +12,7 @@ from ann_benchmarks.algorithms.postgres.topology.lag import WrittenLog
 from ann_benchmarks.algorithms.postgres.topology.watch import SeveralWatch
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.definitions.selection import with_servers
+from ann_benchmarks.definitions.selection import apply_servers
 from ann_benchmarks.definitions.servers import Replicas, every_replicas
 from ann_benchmarks.fields.series import Series, series_from
 from ann_benchmarks.jobs.events import PhaseDone, PointDone
@@ -130,8 +130,8 @@ def test_the_work_of_a_primary_is_in_the_sum_and_by_itself():
 
 
 def test_replicas_are_contenders_with_names_of_their_own():
-    assert with_servers([EXACT], every_replicas([0])) == [EXACT]
-    none, one, two = with_servers([EXACT], every_replicas([0, 1, 2]))
+    assert apply_servers([EXACT], every_replicas([0])) == [EXACT]
+    none, one, two = apply_servers([EXACT], every_replicas([0, 1, 2]))
     assert [each.family for each in (none, one, two)] == ["exact", "exact-replicas1", "exact-replicas2"]
     # The primary has the same settings, whoever is asked.
     assert none.servers == Replicas(0) and {each.servers.most for each in (none, one, two)} == {2}

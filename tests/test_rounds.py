@@ -27,7 +27,7 @@ from ann_benchmarks.results.file import iter_result_paths, read_attributes, read
 from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.run.progress import conclusions
 from ann_benchmarks.run.request import read_request
-from ann_benchmarks.run.rounds import clients_of, in_turn
+from ann_benchmarks.run.rounds import clients_of, draw_order
 from run import every_job
 
 from .conftest import make_dataset
@@ -145,7 +145,7 @@ def test_an_index_is_switched_on_once_a_round() -> None:
             job = Job(definition, [[1], [2]], "tiny", 10, Procedure(load=Load(clients)))
             jobs[job.label()] = job
             running += [Contender(job.label(), point, str(clients), False) for point in (0, 1)]
-    orders = [in_turn(running, jobs) for _ in range(100)]
+    orders = [draw_order(running, jobs) for _ in range(100)]
     for order in orders:
         assert sorted(order, key=running.index) == running
         each = [(jobs[one.job].definition.algorithm, clients_of(jobs[one.job])) for one in order]
@@ -376,7 +376,7 @@ def test_a_ratio_holds_its_interval_under_drift() -> None:
 
 @pytest.mark.parametrize("text", ["5", "0%", "x%", "%", "1000%", "nan%"])
 def test_no_share(text: str) -> None:
-    with pytest.raises(UserError, match="no precision"):
+    with pytest.raises(UserError, match="must be a percentage"):
         read_share(text)
 
 

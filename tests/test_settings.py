@@ -15,7 +15,7 @@ from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_install
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.definitions.selection import read_setting, with_settings
+from ann_benchmarks.definitions.selection import apply_settings, read_setting
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn
@@ -57,26 +57,26 @@ def test_a_setting_is_read() -> None:
     "text", ["jit", "=on", "jit=", "jit=on,", "jit=on,,off", "a b=1", "x=a\nb", "a..b=1"]
 )
 def test_what_is_no_setting_is_refused(text: str) -> None:
-    with pytest.raises(UserError, match="is no setting: give NAME=VALUE"):
+    with pytest.raises(UserError, match="must be a setting: give NAME=VALUE"):
         read_setting(text)
 
 
 def test_there_are_not_too_many_combinations() -> None:
     numbers = ",".join(map(str, range(100)))
-    assert len(with_settings([PLAIN], [read_setting(f"a={numbers}"), read_setting("jit=on")])) == 100
+    assert len(apply_settings([PLAIN], [read_setting(f"a={numbers}"), read_setting("jit=on")])) == 100
     with pytest.raises(UserError, match="--setting: 200 combinations of values are more than 100"):
-        with_settings([PLAIN], [read_setting(f"a={numbers}"), read_setting("jit=on,off")])
+        apply_settings([PLAIN], [read_setting(f"a={numbers}"), read_setting("jit=on,off")])
 
 
 def test_each_combination_is_a_contender_that_is_named_by_what_differs() -> None:
     settings = [("jit", ["on", "off"]), ("work_mem", ["64 MB"]), ("io_method", ["a/b", "sync"])]
-    found = with_settings([PLAIN], settings)
+    found = apply_settings([PLAIN], settings)
     assert [one.family for one in found] == [
         f"hnsw-jit={jit}-io_method={method}" for jit in ("on", "off") for method in ("a-b", "sync")
     ]
     assert found[0].settings == {"jit": "on", "work_mem": "64 MB", "io_method": "a/b"}
     assert all(one.plain == PLAIN for one in found)
-    (alone,) = with_settings([PLAIN], [("jit", ["on"])])
+    (alone,) = apply_settings([PLAIN], [("jit", ["on"])])
     assert (alone.family, alone.settings) == ("hnsw", {"jit": "on"})
     series = Series("hnsw", "0.8", clients=4, settings=found[0].variant)
     assert series.label == "hnsw-0.8-jit=on-io_method=a-b-c4" and series.conditions == "-c4"
@@ -91,7 +91,7 @@ def test_each_combination_is_a_contender_that_is_named_by_what_differs() -> None
 )
 def test_settings_that_cannot_be_told_apart_are_refused(settings, reason: str) -> None:
     with pytest.raises(UserError, match=reason):
-        with_settings([PLAIN], settings)
+        apply_settings([PLAIN], settings)
 
 
 def test_values_are_measured_in_turn_and_compared(workspace) -> None:
@@ -247,16 +247,16 @@ def test_what_a_point_sets_is_no_setting_of_a_contender(plugin_server) -> None:
 @pytest.mark.parametrize("values", ["on,ON", "off,0", "1GB,1024 MB", "60s,1min", "512kB,0.5MB"])
 def test_two_spellings_of_a_value_are_refused(values):
     with pytest.raises(UserError, match="--setting x: '.*' and '.*' are the same: leave one of them out"):
-        with_settings([PLAIN], [read_setting(f"x={values}")])
+        apply_settings([PLAIN], [read_setting(f"x={values}")])
 
 
 @pytest.mark.parametrize("values", ["a/b,a-b", "a b,a;b"])
 def test_two_values_that_would_be_one_curve_are_refused(values):
     with pytest.raises(UserError, match="would have one curve.*leave one of them out"):
-        with_settings([PLAIN], [read_setting(f"application_name={values}")])
+        apply_settings([PLAIN], [read_setting(f"application_name={values}")])
 
 
 def test_values_are_told_apart_by_the_names_of_several_definitions():
     other = Definition("ivf", "C", "m", "t", [16], [[1]], False)
-    found = with_settings([PLAIN, PLAIN, other], [read_setting("jit=on,off"), read_setting("work_mem=4 MB")])
+    found = apply_settings([PLAIN, PLAIN, other], [read_setting("jit=on,off"), read_setting("work_mem=4 MB")])
     assert len(found) == 6

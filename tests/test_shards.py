@@ -28,7 +28,7 @@ from ann_benchmarks.algorithms.postgres.topology.sharded import ENGINES as PLUGI
 from ann_benchmarks.algorithms.postgres.topology.watch import SeveralWatch
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.definitions.selection import with_servers
+from ann_benchmarks.definitions.selection import apply_servers
 from ann_benchmarks.definitions.servers import ENGINES as ALL_ENGINES
 from ann_benchmarks.definitions.servers import ONE_SERVER, ROUTED, Shards, every_shards
 from ann_benchmarks.fields.series import Series, series_from
@@ -460,7 +460,7 @@ def test_what_a_search_finds_for_one_engine_is_not_taken_by_another(monkeypatch)
     monkeypatch.setattr(rounds, "EnteredJob", Entered)
     monkeypatch.setattr(rounds, "opened", lambda request: nullcontext((None, None, None)))
     contenders = Contenders()
-    for definition in with_servers([HNSW], every_shards([4], ["fdw", "client"])):
+    for definition in apply_servers([HNSW], every_shards([4], ["fdw", "client"])):
         for clients in (1, 2):
             job = Job(definition, [[50]], "tiny", K, Procedure(1, load=Load(clients, seconds=1)))
             contenders._enter(JobRequest(job), lambda event: None)
@@ -520,13 +520,13 @@ def test_a_point_says_on_how_many_shards_it_was_measured(shards, workspace, engi
 
 def test_shards_and_engines_are_contenders_with_names_of_their_own():
     assert tuple(PLUGIN_ENGINES) == ALL_ENGINES
-    assert with_servers([HNSW], every_shards([0], ["fdw"])) == [HNSW]
-    fdw, client = with_servers([HNSW], every_shards([4], ["fdw", "client"]))
-    every = with_servers([HNSW], every_shards([0, 2, 4], ["fdw", "client"]))
+    assert apply_servers([HNSW], every_shards([0], ["fdw"])) == [HNSW]
+    fdw, client = apply_servers([HNSW], every_shards([4], ["fdw", "client"]))
+    every = apply_servers([HNSW], every_shards([0, 2, 4], ["fdw", "client"]))
     assert [one.family.removeprefix("hnsw") for one in every] == [
         *("", "-shards2-fdw", "-shards2-client", "-shards4-fdw", "-shards4-client")
     ]
-    routed = with_servers([HNSW], every_shards([0, 2, 4], ["client", ROUTED], [1, 4]))
+    routed = apply_servers([HNSW], every_shards([0, 2, 4], ["client", ROUTED], [1, 4]))
     assert [one.family.removeprefix("hnsw") for one in routed] == [
         *("", "-shards2-client", "-shards2-routed1"),
         *("-shards4-client", "-shards4-routed1", "-shards4-routed4"),

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.definitions.selection import with_servers
+from ann_benchmarks.definitions.selection import apply_servers
 from ann_benchmarks.definitions.servers import ONE_SERVER, every_shards
 from ann_benchmarks.experiments.findings import StepPoint, selected
 from ann_benchmarks.jobs.job import Job
@@ -168,7 +168,7 @@ def test_a_finding_of_one_server_is_not_looked_for_on_several():
     hnsw = Definition("hnsw", "C", "m", "t", [{"M": 16}], [[50]], False)
     points = [
         StepPoint("shards", Job(one, [[50]], "tiny", 10), [50], make_run("hnsw"))
-        for one in with_servers([hnsw], every_shards([0, 2, 4], ["fdw", "client", "routed"], [1, 2]))
+        for one in apply_servers([hnsw], every_shards([0, 2, 4], ["fdw", "client", "routed"], [1, 2]))
     ]
     assert [point.job.definition.servers for point in selected({"algorithm": "hnsw"}, points)] == [ONE_SERVER]
     on_four = selected({"algorithm": "hnsw", "shards": 4, "engine": "client"}, points)

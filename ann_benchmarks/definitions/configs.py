@@ -76,7 +76,7 @@ def read_configs(folder: Path) -> tuple[list[Config], list[BrokenConfig]]:
     return configs, broken
 
 
-def with_run_groups(
+def replace_run_groups(
     configs: Sequence[Config], groups: Mapping[str, Mapping[str, dict[str, Any]]]
 ) -> list[Config]:
     """Return configs in which algorithms have these run groups, by their names, instead of their own."""
@@ -133,7 +133,7 @@ class ConfigFile(YamlFile):
         if problem := name_problem(definition["name"]):
             self.fail((*where, "name"), f"'name' {problem}: results are kept in a folder of that name")
         if not _MODULE.fullmatch(definition["module"]):
-            self.fail((*where, "module"), f"'{shown(definition['module'])}' is no module of Python")
+            self.fail((*where, "module"), f"'{shown(definition['module'])}' must be a module of Python")
         self.checked((*where, "disabled"), definition.get("disabled", False), bool)
         if definition.get("base_args") != {}:  # files of ann-benchmarks have {}
             self.checked((*where, "base_args"), definition.get("base_args", []), list)

@@ -92,12 +92,12 @@ def get_definitions(configs: Iterable[Config], data: Data, count: int) -> list[D
         entries = {entry["name"]: entry for key in keys for entry in metrics.get(key, [])}
         for entry in entries.values():
             groups = entry["run_groups"] | entry.get("more_run_groups", {})
-            groups = _meant_for(_for_queries(groups.values(), data.filtered), data.name, data.rows)
+            groups = _meant_for(_query_groups(groups.values(), data.filtered), data.name, data.rows)
             definitions += _definitions_of(entry, groups, variables)
     return definitions
 
 
-def _for_queries(groups: Iterable[dict[str, Any]], filtered: bool) -> list[dict[str, Any]]:
+def _query_groups(groups: Iterable[dict[str, Any]], filtered: bool) -> list[dict[str, Any]]:
     """The run groups for queries with a filter, where there are some; else, and without one, the others."""
     every = list(groups)
     others = [group for group in every if not group.get("filtered", False)]

@@ -58,17 +58,17 @@ def select_definitions(
     known = get_definitions(configs, data, count)
     selected = []
     for algorithm, version in algorithms:
-        chosen = _of_algorithm(known, configs, algorithm, data)
+        chosen = _algorithm_definitions(known, configs, algorithm, data)
         if docker_tag is not None:
-            chosen = _of_image(chosen, docker_tag)
+            chosen = _image_definitions(chosen, docker_tag)
         enabled = [d for d in chosen if run_disabled or not d.disabled]
         if not enabled:
             raise UserError("nothing to run: every requested definition is disabled; add --run-disabled")
-        selected += [with_version(d, version) for d in enabled]
+        selected += [choose_version(d, version) for d in enabled]
     return selected
 
 
-def _of_algorithm(
+def _algorithm_definitions(
     definitions: Sequence[Definition], configs: Sequence[Config], algorithm: str | None, data: Data
 ) -> list[Definition]:
     """Return the definitions of one algorithm or of all; UserError where none fits the data."""
@@ -99,10 +99,10 @@ def _of_algorithm(
     raise UserError(f"no algorithm has a definition for {kind}")
 
 
-def _of_image(definitions: Sequence[Definition], docker_tag: str) -> list[Definition]:
+def _image_definitions(definitions: Sequence[Definition], docker_tag: str) -> list[Definition]:
     tags = list(dict.fromkeys(d.docker_tag for d in definitions))
     base, tag = split_tag(docker_tag) if docker_tag not in tags else (docker_tag, None)
-    chosen = [with_version(d, tag) for d in definitions if d.docker_tag == base]
+    chosen = [choose_version(d, tag) for d in definitions if d.docker_tag == base]
     if not chosen:
         raise UserError(f"no definition has the Docker tag '{docker_tag}'; {closest(docker_tag, tags)}")
     return chosen
@@ -125,7 +125,7 @@ def tagged(docker_tag: str, tag: str | None) -> str:
     return docker_tag if tag is None else f"{docker_tag.partition(':')[0]}:{tag}"
 
 
-def with_version(definition: Definition, version: str | None) -> Definition:
+def choose_version(definition: Definition, version: str | None) -> Definition:
     """Mean another version of its image or release; its results make a curve of their own."""
     if version is None:
         return definition
@@ -142,7 +142,7 @@ def read_setting(text: str) -> SettingValues:
     return name, values
 
 
-def with_settings(definitions: Sequence[Definition], settings: Sequence[SettingValues]) -> list[Definition]:
+def apply_settings(definitions: Sequence[Definition], settings: Sequence[SettingValues]) -> list[Definition]:
     """Return each definition with every combination of the values."""
     names = [name for name, _ in settings]
     if repeated := [name for name in names if names.count(name) > 1]:
@@ -179,7 +179,7 @@ def _plain(value: str) -> str:
     return _SWITCHES.get(value, value)
 
 
-def with_servers(definitions: Sequence[Definition], servers: Sequence[Servers]) -> list[Definition]:
+def apply_servers(definitions: Sequence[Definition], servers: Sequence[Servers]) -> list[Definition]:
     """Return each definition on each of the servers."""
     return [replace(one, servers=each) for one in definitions for each in servers]
 

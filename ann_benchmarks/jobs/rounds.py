@@ -51,7 +51,7 @@ def read_share(text: str) -> float:
     """Read such as "5%"; UserError says what is allowed."""
     number = read_number(text.removesuffix("%")) if text.endswith("%") else None
     if number is None or not 0.1 <= number <= 100:
-        raise UserError(f"'{shown(text)}' is no precision: give a percentage from 0.1% to 100%, such as 5%")
+        raise UserError(f"'{shown(text)}' must be a percentage from 0.1% to 100%, such as 5%")
     return number / 100
 
 
@@ -59,7 +59,7 @@ def read_time(text: str) -> float:
     """Read such as "20m", in s; UserError says what is allowed."""
     number = read_number(text[:-1]) if text[-1:] in _UNITS else None
     if number is None or not 1 <= number * _UNITS[text[-1]] <= 30 * 86400:
-        raise UserError(f"'{shown(text)}' is no time: give such as 90s, 20m or 2h, of 30 days at most")
+        raise UserError(f"'{shown(text)}' must be a time: give such as 90s, 20m or 2h, of 30 days at most")
     return number * _UNITS[text[-1]]
 
 
@@ -142,7 +142,7 @@ class Race:
         if not runners:
             return True
         if not runners[0].is_at_target:
-            return all(self._is_narrow(self._beside_field(one)) for one in runners)
+            return all(self._is_narrow(self._compare_with_field(one)) for one in runners)
         leader = min(runners, key=lambda contender: fmean(self._logs[contender].values()))
         others = [other for other in runners if other != leader]
         if not others:
@@ -169,7 +169,7 @@ class Race:
         logs = list(self._logs[contender].values())
         return difference_of_pairs(logs, [0.0] * len(logs), "rounds")
 
-    def _beside_field(self, contender: Contender) -> Difference:
+    def _compare_with_field(self, contender: Contender) -> Difference:
         """Compare a point with the mean of its field in the same rounds."""
         field = [other for other in self.running if other.field == contender.field]
         if len(field) < 2:

@@ -75,7 +75,7 @@ class Executor:
                 jobs = first_definitions(jobs, request.max_n_algorithms, len(request.algorithm) > 1)
             if not jobs and not failed:
                 raise UserError("nothing to run: no algorithm is available here; see the lines above")
-            if were_in_turn(jobs):
+            if share_rounds(jobs):
                 say(
                     f"nothing to do: {counted(sum(len(job.points) for job in jobs), 'point')} finished before"
                 )
@@ -208,7 +208,7 @@ def _started_for(job: Job) -> tuple[Any, ...]:
     return job.definition.version, conditions and (str(job.definition), conditions)
 
 
-def were_in_turn(jobs: Sequence[Job]) -> bool:
+def share_rounds(jobs: Sequence[Job]) -> bool:
     """Whether the same rounds have measured all of these; the plan had more, which cannot be measured."""
     groups = (list(group) for _, group in groupby(jobs, lambda job: job.procedure.conditions))
     return bool(jobs) and all(group[0].race and len({job.race for job in group}) == 1 for group in groups)

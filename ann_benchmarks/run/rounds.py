@@ -131,7 +131,7 @@ class Conductor:
         with RoundsProgress(self._rounds, ends, is_shown) as progress:
             for number in count(1):
                 round_began = time.monotonic()
-                for contender in in_turn(race.running, by_label):
+                for contender in draw_order(race.running, by_label):
                     job = by_label[contender.job]
                     self._take_turn(race, contender, job, number)
                     if self._has_failed(job):
@@ -232,7 +232,7 @@ class Conductor:
         )
 
 
-def in_turn(running: Sequence[Contender], jobs: Mapping[str, Job]) -> list[Contender]:
+def draw_order(running: Sequence[Contender], jobs: Mapping[str, Job]) -> list[Contender]:
     """Return the order of a round: indexes in random order, and the points of each one after the other.
 
     So an index is switched on once a round. Its points are in random order, but more clients are first: they

@@ -119,7 +119,7 @@ def _carry_out(request: Any, worker: ProcessWorker, messages: Messages, memory: 
             answer = worker.death()
         if isinstance(answer, Failure | PointFailed) and killed_processes() > killed:
             killed = killed_processes()
-            answer = _for_memory(answer, memory)
+            answer = _blame_memory(answer, memory)
         if isinstance(answer, PointDone | WorkloadDone):
             messages.send(answer, answer.path.read_bytes())
             answer.path.unlink()
@@ -137,7 +137,7 @@ def killed_processes() -> int:
     return 0
 
 
-def _for_memory(failure: Any, memory: int) -> Any:
+def _blame_memory(failure: Any, memory: int) -> Any:
     """Say that it was for memory, which is seldom what a plug-in saw of it."""
     why = (
         f"memory ran out: the kernel killed a process at the container's limit of {size_text(memory)}; give"
