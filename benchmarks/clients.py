@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from ann_benchmarks.algorithms.base.module import BaseANN
-from ann_benchmarks.algorithms.postgres.columns import VectorColumn
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.libpq import connect
 from ann_benchmarks.algorithms.postgres.settings import QUERY_SESSION
+from ann_benchmarks.algorithms.postgres.table import VectorColumn
 from ann_benchmarks.algorithms.postgres.variables import program_environment
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.common.numbers import counted

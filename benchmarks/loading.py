@@ -19,12 +19,11 @@ import numpy as np
 import psycopg
 
 from ann_benchmarks.algorithms.postgres import catalog
-from ann_benchmarks.algorithms.postgres.chunks import ChunkedLoad, LoadPlan, load_plan
-from ann_benchmarks.algorithms.postgres.columns import VectorColumn
-from ann_benchmarks.algorithms.postgres.loading import COPY_HEADER, COPY_TRAILER
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
-from ann_benchmarks.algorithms.postgres.tables import create_table, load_whole
-from ann_benchmarks.algorithms.postgres.watching.processes import server_processes
+from ann_benchmarks.algorithms.postgres.servers.processes import server_processes
+from ann_benchmarks.algorithms.postgres.table import VectorColumn
+from ann_benchmarks.algorithms.postgres.table.loading import ChunkedLoad, LoadOptions, load_whole
+from ann_benchmarks.algorithms.postgres.table.tables import COPY_HEADER, COPY_TRAILER, create_table
 from ann_benchmarks.data.vectors.opening import open_rows
 
 from .harness import Case, Figures, Goal
@@ -116,10 +115,11 @@ class Loads:
     def load_chunks(self, threads: int) -> None:
         """Load as a plug-in does a large table, or over several connections."""
         # One connection would take these rows as a whole: here they are cut up, to be compared.
-        whole = load_plan(len(self.train), self.column.row_bytes, max(threads, 2), None)
-        plan = LoadPlan(threads, whole.chunk_rows)
+        options = LoadOptions(max(threads, 2))
+        _, chunk_rows = options.completed(len(self.train), self.column.row_bytes)
+        load = ChunkedLoad(self.server, TABLE, self.column, self.train)
         with self.server.connect() as connection:
-            ChunkedLoad(self.server, TABLE, self.column, self.train).run(connection, "of a benchmark", plan)
+            load.run(connection, "of a benchmark", threads, chunk_rows)
 
 
 def write_npy(folder: Path, rows: int, dimension: int) -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ann_benchmarks.algorithms.postgres import releases
+from ann_benchmarks.algorithms.postgres.servers import releases
 from ann_benchmarks.algorithms.postgres.servers.archive import unpack
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.installing.local import get_wheel

@@ -10,13 +10,13 @@ from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.pgvector_ivfflat.module import PGVectorIVFFlat
 from ann_benchmarks.algorithms.pgvectorscale.module import PGVectorScale
-from ann_benchmarks.algorithms.postgres.columns import BitColumn, SetColumn, VectorColumn
-from ann_benchmarks.algorithms.postgres.columns.bits import SPARE_BITS
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.forms import pgvector_form
-from ann_benchmarks.algorithms.postgres.loading import copy_vectors
 from ann_benchmarks.algorithms.postgres.module import PostgresANN
 from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.algorithms.postgres.table import BitColumn, SetColumn, VectorColumn
+from ann_benchmarks.algorithms.postgres.table.bits import SPARE_BITS
+from ann_benchmarks.algorithms.postgres.table.tables import copy_vectors
 from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.algorithms.vchordg.module import VectorChordGraph
 from ann_benchmarks.data.ground_truth import exact_neighbors

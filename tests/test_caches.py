@@ -7,18 +7,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ann_benchmarks.algorithms.postgres import caches
-from ann_benchmarks.algorithms.postgres.caches import (
+from ann_benchmarks.algorithms.postgres.catalog import relation_bytes
+from ann_benchmarks.algorithms.postgres.servers import Server, caches
+from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
+from ann_benchmarks.algorithms.postgres.servers.caches import (
     Warmth,
+    cache_files,
     cache_room,
     fitting_relations,
     is_short,
     take_over,
 )
-from ann_benchmarks.algorithms.postgres.catalog import relation_bytes
-from ann_benchmarks.algorithms.postgres.prewarming import cache_files
-from ann_benchmarks.algorithms.postgres.servers import Server
-from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 
 from .postgres_fixtures import started
 

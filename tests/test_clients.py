@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
-from ann_benchmarks.algorithms.postgres.clients import ClientPool
+from ann_benchmarks.algorithms.postgres.clients.pool import ClientPool
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server
 
@@ -126,9 +126,9 @@ def test_a_wrong_plan_is_told_before_anything_is_measured(algorithm, server: Ser
 
 PARENT = """
 import sys, numpy as np
-from ann_benchmarks.algorithms.postgres.clients import ClientPool
-from ann_benchmarks.algorithms.postgres.columns import VectorColumn
-from ann_benchmarks.algorithms.postgres.statement import QueryStatement
+from ann_benchmarks.algorithms.postgres.clients.pool import ClientPool
+from ann_benchmarks.algorithms.postgres.table import VectorColumn
+from ann_benchmarks.algorithms.postgres.session.statement import QueryStatement
 
 statement = QueryStatement({parameters!r}, {sql!r}, VectorColumn(16), {example!r}, {{}}, {index!r})
 pool = ClientPool(statement, np.zeros((4, 16), np.float32), 4, processes={processes})

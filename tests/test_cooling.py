@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ann_benchmarks.algorithms.postgres.machine import drop_from_cache
+from ann_benchmarks.algorithms.postgres.servers.machine import drop_from_cache
 
 NOBODY = 65534
 pytestmark = pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="this system cannot be told")

@@ -4,10 +4,10 @@ import numpy as np
 import psycopg
 import pytest
 
-from ann_benchmarks.algorithms.postgres.columns import VectorColumn
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.algorithms.postgres.loading import copy_vectors
 from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.algorithms.postgres.table import VectorColumn
+from ann_benchmarks.algorithms.postgres.table.tables import copy_vectors
 
 
 @pytest.fixture

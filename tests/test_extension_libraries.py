@@ -21,7 +21,7 @@ from ann_benchmarks.algorithms.postgres.module import Index, PostgresANN
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
-from ann_benchmarks.algorithms.postgres.statement import load_libraries
+from ann_benchmarks.algorithms.postgres.session.statement import load_libraries
 
 from .postgres_fixtures import SMALL, clustered, copied, fitted
 from .vchord_archives import copied_installation

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
-from ann_benchmarks.algorithms.postgres.columns.kinds import KINDS
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.algorithms.postgres.table.kinds import KINDS
 from ann_benchmarks.data.filters import Filter, Predicate
 
 from .divided_table import EQUAL, EQUAL_SQL, SEEN, SMALL, TABLE, WORD, divided, plans_of, queries_of, recall
@@ -183,7 +183,7 @@ def test_a_division_needs_filters(plugin_server: Server):
 
 
 def test_too_many_filters_for_an_index_each(plugin_server: Server, monkeypatch):
-    monkeypatch.setattr("ann_benchmarks.algorithms.postgres.filtering.partitions.MOST_FILTERS", 4)
+    monkeypatch.setattr("ann_benchmarks.algorithms.postgres.index.divisions.MOST_FILTERS", 4)
     queries = queries_of([one("uniform", "<", 30 + i) for i in range(5)])
     message = "by uniform < differ in 5 ways, and each can have a partial index up to 4: use filters that"
     with pytest.raises(PostgresError, match=message), divided(queries, division="partial"):

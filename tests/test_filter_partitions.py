@@ -10,7 +10,7 @@ from distributed import LocalCluster
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres.environment import use_settings
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.algorithms.postgres.filtering.division import LockRoom
+from ann_benchmarks.algorithms.postgres.index.divisions import LockRoom
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.data.filters import Filter, Predicate
 from ann_benchmarks.load.remote_clients import RemoteClients

@@ -11,12 +11,12 @@ from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.pgvector_ivfflat.module import PGVectorIVFFlat
 from ann_benchmarks.algorithms.postgres import servers
-from ann_benchmarks.algorithms.postgres.columns import AttributedColumn, BitColumn, VectorColumn, column_of
-from ann_benchmarks.algorithms.postgres.columns.kinds import KINDS
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.algorithms.postgres.filtering.plans import short_form
 from ann_benchmarks.algorithms.postgres.servers import Server
-from ann_benchmarks.algorithms.postgres.session import QuerySession
+from ann_benchmarks.algorithms.postgres.session.plans import short_form
+from ann_benchmarks.algorithms.postgres.session.session import QuerySession
+from ann_benchmarks.algorithms.postgres.table import AttributedColumn, BitColumn, VectorColumn, column_of
+from ann_benchmarks.algorithms.postgres.table.kinds import KINDS
 from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.algorithms.vchordg.module import VectorChordGraph
 from ann_benchmarks.data.filters import Filter, FilteredVector, Predicate, RowAttribute, RowAttributes
@@ -293,7 +293,7 @@ def test_the_bytes_of_a_row_are_those_of_its_parts(column: VectorColumn):
     assert b"".join(alone) == bytes(column.row_encoder(64).encode(5, train))
     for only in [("uniform",), ("uniform", SEEN), ("labels", "uniform", WORD), (WORD,)]:
         table = attributes(only=only)
-        encoded = bytes(AttributedColumn(column, table).row_encoder(64).encode(5, train))
+        encoded = bytes(AttributedColumn(column, table.values()).row_encoder(64).encode(5, train))
         expected = b""
         for row, content in enumerate(alone, 5):
             expected += (2 + len(table)).to_bytes(2, "big") + content[2:]

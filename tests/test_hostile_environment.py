@@ -13,7 +13,7 @@ import pytest
 from psycopg import pq
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
-from ann_benchmarks.algorithms.postgres.clients import ClientPool
+from ann_benchmarks.algorithms.postgres.clients.pool import ClientPool
 from ann_benchmarks.algorithms.postgres.environment import (
     PREFIX,
     given_settings,

@@ -17,15 +17,19 @@ import psycopg
 import pytest
 
 from ann_benchmarks.algorithms.postgres import catalog
-from ann_benchmarks.algorithms.postgres.chunks import ChunkedLoad, LoadPlan, load_plan, missing_chunks
-from ann_benchmarks.algorithms.postgres.columns import VectorColumn
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.forms import whole_form
-from ann_benchmarks.algorithms.postgres.loading import copy_vectors
 from ann_benchmarks.algorithms.postgres.module import Index, PostgresANN
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
-from ann_benchmarks.algorithms.postgres.tables import fingerprint, load_whole
+from ann_benchmarks.algorithms.postgres.table import VectorColumn
+from ann_benchmarks.algorithms.postgres.table.loading import (
+    ChunkedLoad,
+    LoadOptions,
+    load_whole,
+    missing_chunks,
+)
+from ann_benchmarks.algorithms.postgres.table.tables import copy_vectors, fingerprint
 
 ROOT = Path(__file__).parent.parent
 TABLE = "ann_benchmarks.items_of_a_test"
@@ -82,7 +86,7 @@ def connection(server: Server) -> Iterator[psycopg.Connection]:
 
 def load(server: Server, connection: psycopg.Connection, train, threads: int = 1, chunk_rows: int = 1000):
     load = ChunkedLoad(server, TABLE, VectorColumn(train.shape[1]), train)
-    return load.run(connection, "of a test", LoadPlan(threads, chunk_rows))
+    return load.run(connection, "of a test", threads, chunk_rows)
 
 
 def assert_loaded(connection: psycopg.Connection, train: np.ndarray, table: str = TABLE) -> None:
@@ -344,7 +348,6 @@ def test_which_rows_make_a_chunk():
     ],
 )
 def test_only_loads_of_many_minutes_are_cut_up(rows, dimension, options, threads, chunks):
-    plan = load_plan(rows, VectorColumn(dimension).row_bytes, *options)
-    assert plan.threads == threads
-    assert -(-rows // plan.chunk_rows) == chunks
-    assert plan.is_whole(rows) == (threads == chunks == 1)
+    found, chunk_rows = LoadOptions(*options).completed(rows, VectorColumn(dimension).row_bytes)
+    assert found == threads
+    assert -(-rows // chunk_rows) == chunks

@@ -6,8 +6,8 @@ import pytest
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.pgvector_ivfflat.module import PGVectorIVFFlat
 from ann_benchmarks.algorithms.postgres import catalog
-from ann_benchmarks.algorithms.postgres.columns import VectorColumn
-from ann_benchmarks.algorithms.postgres.tables import fingerprint
+from ann_benchmarks.algorithms.postgres.table import VectorColumn
+from ann_benchmarks.algorithms.postgres.table.tables import fingerprint
 
 pytestmark = pytest.mark.thorough
 

@@ -9,13 +9,13 @@ import pytest
 
 from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
-from ann_benchmarks.algorithms.postgres.clients import ClientPool
-from ann_benchmarks.algorithms.postgres.columns import VectorColumn
+from ann_benchmarks.algorithms.postgres.clients.pool import ClientPool
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.module import PostgresANN
-from ann_benchmarks.algorithms.postgres.payload import TEXT_BYTES, TextedColumn, text_of
 from ann_benchmarks.algorithms.postgres.servers import Server
-from ann_benchmarks.algorithms.postgres.session import QuerySession
+from ann_benchmarks.algorithms.postgres.session.session import QuerySession
+from ann_benchmarks.algorithms.postgres.table import VectorColumn
+from ann_benchmarks.algorithms.postgres.table.attributed import TEXT_BYTES, AttributedColumn, row_text
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.filters import FilteredVector
 from ann_benchmarks.definitions.definition import Definition
@@ -123,7 +123,7 @@ def test_rows_come_back_whole_in_every_way_to_ask(plugin_server: Server):
             for place, row in enumerate(ids[0]):
                 came = found.get_value(place, 1)
                 if payload == "text":
-                    assert came.decode() == text_of(row) and len(came) == TEXT_BYTES
+                    assert came.decode() == row_text(row) and len(came) == TEXT_BYTES
                 else:
                     assert (np.frombuffer(came[4:], ">f4") == TRAIN[row]).all()
 
@@ -159,7 +159,7 @@ def test_candidates_and_filters_have_a_payload_too(plugin_server: Server):
         assert texts.time_queries(queries, K)[1] == true and not true[0] and len(true[-1]) == K
         rows = np.mean([len(ids) for ids in true])
         assert texts.get_additional()["payload_bytes"] == pytest.approx(rows * TEXT_BYTES)
-    with pytest.raises(PostgresError, match="no payload 'rows': use text or vector"), fitted("rows"):
+    with pytest.raises(PostgresError, match="payload is 'rows': use text or vector"), fitted("rows"):
         pass
 
 
@@ -170,10 +170,11 @@ def test_a_table_with_partitions_has_no_texts(plugin_server: Server):
 
 
 def test_a_text_that_would_move_the_vector_is_refused():
-    assert TextedColumn(VectorColumn(1536), 10, None).is_plain
+    assert AttributedColumn(VectorColumn(1536), [], has_texts=True).is_plain
     with pytest.raises(PostgresError, match=r"vector\(1900\) with a text of 1,024 bytes does not fit a page"):
-        TextedColumn(VectorColumn(1900), 10, None)
-    assert not TextedColumn(VectorColumn(3000), 10, None).is_plain  # the vector lies elsewhere anyway
+        AttributedColumn(VectorColumn(1900), [], has_texts=True)
+    wide = AttributedColumn(VectorColumn(3000), [], has_texts=True)
+    assert not wide.is_plain  # the vector lies elsewhere anyway
 
 
 def hnsw_job(procedure):

@@ -14,10 +14,10 @@ from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.pgvector_ivfflat.module import PGVectorIVFFlat, automatic_lists
 from ann_benchmarks.algorithms.postgres import catalog
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.algorithms.postgres.extension import check_available
 from ann_benchmarks.algorithms.postgres.module import PostgresANN
 from ann_benchmarks.algorithms.postgres.servers import Server
-from ann_benchmarks.algorithms.postgres.tables import fingerprint
+from ann_benchmarks.algorithms.postgres.servers.extension import check_available
+from ann_benchmarks.algorithms.postgres.table.tables import fingerprint
 
 from .postgres_fixtures import clustered, fitted
 

@@ -254,7 +254,9 @@ def test_a_full_disk_leaves_nothing_half_built(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_disk_too_small_is_refused_before_the_load(plugin_server: Server, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("ann_benchmarks.algorithms.postgres.machine.free_disk_bytes", lambda folder: 1000)
+    monkeypatch.setattr(
+        "ann_benchmarks.algorithms.postgres.servers.machine.free_disk_bytes", lambda folder: 1000
+    )
     with pytest.raises(PostgresError, match="the vectors need .* left: free some, or name another folder"):
         plugin().fit(clustered(1000, 8, seed=7))
 

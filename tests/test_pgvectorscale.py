@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.algorithms.pgvectorscale.module import PGVectorScale
-from ann_benchmarks.algorithms.postgres import progress, releases, servers
-from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.algorithms.postgres import servers
+from ann_benchmarks.algorithms.postgres.servers import Server, progress, releases
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.algorithms.postgres.settings import current_setting
-from ann_benchmarks.algorithms.postgres.writing.stream import INSERT
+from ann_benchmarks.algorithms.postgres.writing.pool import INSERT
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.installing import local
 from ann_benchmarks.installing.local import get_wheel

@@ -10,9 +10,9 @@ import pytest
 
 from ann_benchmarks.algorithms.pgvectorscale.module import PGVectorScale
 from ann_benchmarks.algorithms.postgres import servers
-from ann_benchmarks.algorithms.postgres.columns import SmallLabelsKind
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.algorithms.postgres.table import SmallLabelsKind
 from ann_benchmarks.data.filters import Filter, FilteredVector, Predicate, RowAttribute, RowAttributes
 
 from .filtered_rows import QUERIES, ROWS, TRAIN, K, attributes, one, passes, truth

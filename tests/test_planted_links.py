@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.algorithms.postgres.machine import drop_from_cache
 from ann_benchmarks.algorithms.postgres.servers import account as accounts
 from ann_benchmarks.algorithms.postgres.servers import cluster, local
 from ann_benchmarks.algorithms.postgres.servers.account import ServerAccount, server_account
@@ -26,6 +25,7 @@ from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_install
 from ann_benchmarks.algorithms.postgres.servers.cluster import ClusterFolder, default_folder
 from ann_benchmarks.algorithms.postgres.servers.folder_files import place_for_root
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+from ann_benchmarks.algorithms.postgres.servers.machine import drop_from_cache
 from tiers.machine import drop_caches
 
 from .programs import temporary_folder

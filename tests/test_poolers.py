@@ -17,7 +17,7 @@ from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers.account import server_account
 from ann_benchmarks.algorithms.postgres.servers.external import ExternalServer
-from ann_benchmarks.algorithms.postgres.session import PreparedSession
+from ann_benchmarks.algorithms.postgres.session.session import PreparedSession
 from ann_benchmarks.algorithms.postgres.topology import pgbouncer, pooled_session
 from ann_benchmarks.algorithms.postgres.topology.pgbouncer import POOLERS as PLUGIN_POOLERS
 from ann_benchmarks.algorithms.postgres.topology.pgbouncer import (

@@ -7,8 +7,8 @@ from pathlib import Path
 import h5py
 import pytest
 
-from ann_benchmarks.algorithms.postgres import releases
 from ann_benchmarks.algorithms.postgres.errors import NotInstalledError, PostgresError
+from ann_benchmarks.algorithms.postgres.servers import releases
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.common.errors import UserError

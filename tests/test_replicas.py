@@ -13,13 +13,14 @@ import pytest
 
 from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
-from ann_benchmarks.algorithms.postgres import fitting, machine, servers
+from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.algorithms.postgres.servers import standby
+from ann_benchmarks.algorithms.postgres.index import fitting
+from ann_benchmarks.algorithms.postgres.servers import machine, standby
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.external import ExternalServer
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
-from ann_benchmarks.algorithms.postgres.session import SessionFacts
+from ann_benchmarks.algorithms.postgres.session.session import SessionFacts
 from ann_benchmarks.algorithms.postgres.topology import replica as replicas
 from ann_benchmarks.algorithms.postgres.topology.lag import settled
 

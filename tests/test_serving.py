@@ -7,12 +7,12 @@ from contextlib import closing, contextmanager
 import numpy as np
 import pytest
 
-from ann_benchmarks.algorithms.postgres import machine
-from ann_benchmarks.algorithms.postgres.clients import ClientPool, pool
-from ann_benchmarks.algorithms.postgres.columns import VectorColumn
+from ann_benchmarks.algorithms.postgres.clients import pool
+from ann_benchmarks.algorithms.postgres.clients.pool import ClientPool
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.algorithms.postgres.servers import Server
-from ann_benchmarks.algorithms.postgres.statement import QueryStatement
+from ann_benchmarks.algorithms.postgres.servers import Server, machine
+from ann_benchmarks.algorithms.postgres.session.statement import QueryStatement
+from ann_benchmarks.algorithms.postgres.table import VectorColumn
 
 from .client_answers import ids_of
 

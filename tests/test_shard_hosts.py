@@ -9,9 +9,9 @@ import pytest
 
 from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
 from ann_benchmarks.algorithms.postgres import servers
-from ann_benchmarks.algorithms.postgres.connections import check_parking
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers.hosts import hosts_of, shard_hosts
+from ann_benchmarks.algorithms.postgres.servers.whereabouts import check_parking
 from ann_benchmarks.algorithms.postgres.topology.shard import Shard
 from ann_benchmarks.plugin.plugin_class import PluginClass
 from ann_benchmarks.results.environment import differences, environment_of

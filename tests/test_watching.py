@@ -16,15 +16,15 @@ import psutil
 import psycopg
 import pytest
 
-from ann_benchmarks.algorithms.postgres import prewarming
-from ann_benchmarks.algorithms.postgres.prewarming import cache_files, file_pieces, warm_index
 from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.algorithms.postgres.servers import caches as prewarming
 from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
+from ann_benchmarks.algorithms.postgres.servers.caches import cache_files, file_pieces, warm_index
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.algorithms.postgres.servers.libpq import connect
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
-from ann_benchmarks.algorithms.postgres.watching import CLIENT_APPLICATION, ServerWatch, flush_statement
-from ann_benchmarks.algorithms.postgres.watching.processes import MachineCPU, machine_cpu, server_processes
+from ann_benchmarks.algorithms.postgres.servers.processes import MachineCPU, machine_cpu, server_processes
+from ann_benchmarks.algorithms.postgres.statistics import CLIENT_APPLICATION, ServerWatch, flush_statement
 
 from .postgres_fixtures import copied
 from .programs import PATIENCE, temporary_folder, until
@@ -285,9 +285,9 @@ def test_a_server_that_does_not_answer_is_not_waited_for(
     server: Server, monkeypatch: pytest.MonkeyPatch, interval: float
 ):
     """Whether a sample was being taken when it stopped, or none."""
-    folder = "ann_benchmarks.algorithms.postgres.watching"
-    monkeypatch.setattr(f"{folder}.waits._INTERVAL_SECONDS", interval)
-    monkeypatch.setattr(f"{folder}.waits._STOP_SECONDS", 0.2)
+    module = "ann_benchmarks.algorithms.postgres.statistics.watch"
+    monkeypatch.setattr(f"{module}._INTERVAL_SECONDS", interval)
+    monkeypatch.setattr(f"{module}._STOP_SECONDS", 0.2)
     watch = ServerWatch(server, "pg_class", None)
     with closing(watch):
         with watch.running():
@@ -295,7 +295,7 @@ def test_a_server_that_does_not_answer_is_not_waited_for(
             backend.suspend()
             until(lambda: backend.status() == psutil.STATUS_STOPPED)
             time.sleep(0.2)
-            monkeypatch.setattr(f"{folder}.answers._ANSWER_SECONDS", 0.2)
+            monkeypatch.setattr(f"{module}._ANSWER_SECONDS", 0.2)
         end = threading.Timer(30 * PATIENCE, backend.resume)  # or a watch that waits would do so for ever
         end.start()
         try:

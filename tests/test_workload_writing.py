@@ -12,7 +12,7 @@ import pytest
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.pgvector_ivfflat.module import PGVectorIVFFlat
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.algorithms.postgres.writing.stream import DELETE, INSERT, UPDATE
+from ann_benchmarks.algorithms.postgres.writing.pool import DELETE, INSERT, UPDATE
 from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.plugin import Changes
 

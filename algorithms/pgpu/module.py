@@ -8,9 +8,9 @@ from ..postgres.servers import Server
 from ..vchord.arguments import ARGUMENTS, BUILD_OPTIONS, INDEX_OPTIONS, VchordArguments
 from ..vchord.centroids import CentroidSource, Connection, Shape
 from ..vchord.computed import PgpuCentroids
+from ..vchord.forms import automatic_lists
 from ..vchord.module import VectorChord
 from ..vchord.on_gpu import FEWEST_LISTS
-from ..vchord.size import automatic_lists
 
 ROWS_A_LIST = 500  # for fewer rows than VectorChord advises lists for
 

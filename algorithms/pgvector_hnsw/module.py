@@ -6,8 +6,8 @@ from typing import Any
 
 from ..postgres.arguments import named, number, one_of, take_arguments, whole_number
 from ..postgres.errors import PostgresError
-from ..postgres.filtering.partitions import DIVISION_ARGUMENTS, chosen_division
 from ..postgres.forms import pgvector_form
+from ..postgres.index.divisions import DIVISION_ARGUMENTS, chosen_division
 from ..postgres.module import Index, PostgresANN, SearchRange
 from ..postgres.settings import MIB, size_text
 

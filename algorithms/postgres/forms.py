@@ -7,8 +7,8 @@ is an index on an expression. A query is given the whole vector and derives its 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .columns import METRICS, MOST_INDEXED_VALUES, Column, SparseColumn, VectorColumn
 from .errors import PostgresError
+from .table import METRICS, MOST_INDEXED_VALUES, Column, SparseColumn, VectorColumn
 
 
 @dataclass(frozen=True)

@@ -11,26 +11,25 @@ from typing import Any, ClassVar
 
 import psycopg
 
-from .building import Index, IndexHooks, SearchRange
-from .chunks import LoadOptions
-from .columns import KINDS, Column, SmallLabelsKind, column_of, is_sparse
-from .connections import check_parking
+from .arguments import one_of
 from .errors import PostgresError
-from .extension import RequiredExtension
-from .filtering.conditions import labels_column
-from .filtering.division import DivisionMaker
-from .filtering.indexes import AttributeIndexes
-from .fitting import IndexedTable
-from .payload import checked_payload
-from .prewarming import warm_index
-from .querying import QueriedTable
-from .releases import InstallableExtension
+from .index.building import BuildOptions, Index, IndexHooks, SearchRange
+from .index.divisions import DivisionMaker
+from .index.fitting import IndexedTable
+from .index.querying import QueriedTable
+from .index.table_indexes import CHOICES
 from .servers import Server
-from .table_indexes import BuildOptions
-from .tiering import tiered_server
-from .watching import PostgresStatistics
-from .whereabouts import known_facts
-from .writing import WritableTable
+from .servers.caches import warm_index
+from .servers.extension import RequiredExtension
+from .servers.releases import InstallableExtension
+from .servers.tiering import tiered_server
+from .servers.whereabouts import check_parking, known_facts
+from .statistics import PostgresStatistics
+from .table import KINDS, Column, SmallLabelsKind, column_of, is_sparse
+from .table.attributed import TEXT, VECTOR
+from .table.conditions import labels_column
+from .table.loading import LoadOptions
+from .writing.table import WritableTable
 
 __all__ = ["Index", "PostgresANN", "SearchRange"]
 
@@ -57,7 +56,7 @@ class PostgresANN(InstallableExtension, QueriedTable):
             known = ", ".join(self.metrics)
             raise PostgresError(f"{type(self).__name__} has no metric '{metric}': it has {known}")
         self.metric = metric
-        self._hooks = IndexHooks(self.index, self.create_index, self.note_of_build, self.prewarm)
+        self._hooks = IndexHooks(self.create_index, self.index, self.note_of_build, self.prewarm)
         super().__init__(IndexedTable(self.required_extension(), metric, self._hooks))
         self._build_options = BuildOptions()
         self._statistics: PostgresStatistics | None = None
@@ -117,7 +116,7 @@ class PostgresANN(InstallableExtension, QueriedTable):
 
     def use_attribute_index(self, choice: str) -> None:
         """Have indexes of the attributes, too: none; auto, as serves each; btree or gin alone."""
-        AttributeIndexes(choice, {})  # raises for a choice that is unknown
+        choice = one_of("attribute_index", choice, CHOICES)
         self._build_options = replace(self._build_options, attribute_index=choice)
 
     def use_division(self, divide: DivisionMaker | None) -> None:
@@ -199,7 +198,8 @@ class PostgresANN(InstallableExtension, QueriedTable):
 
     def set_payload(self, payload: str) -> None:
         """Have queries return this beside the ids: text or vector."""
-        self._build_options = replace(self._build_options, payload=checked_payload(payload))
+        payload = one_of("payload", payload, (TEXT, VECTOR))
+        self._build_options = replace(self._build_options, payload=payload)
 
     def set_servers(self, kind: str, **arguments: Any) -> None:
         """Have servers of a kind answer queries, as docs/plugins.md describes: shards, replicas or pooler."""

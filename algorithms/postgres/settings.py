@@ -93,11 +93,6 @@ def standby_profile() -> dict[str, str]:
     }
 
 
-def build_memory_limit(memory: int, shared_buffers: int) -> int:
-    """Most maintenance_work_mem, in bytes, that leaves room for shared_buffers and everything else."""
-    return max(min((memory - shared_buffers) * 3 // 5, memory * SHARED_MEMORY_SHARE // 100), 64 * MIB)
-
-
 def megabytes(size: int) -> str:
     """Write a size in bytes as PostgreSQL reads it, rounded up to whole megabytes."""
     return f"{-(-size // MIB)}MB"

@@ -6,8 +6,7 @@ from typing import Any
 from ..clustering.settings import ALGORITHMS, DEVICES
 from ..postgres.arguments import take_arguments
 from ..postgres.errors import PostgresError
-from .forms import check_form
-from .size import automatic_lists
+from .forms import automatic_lists, check_form
 
 # None: left to VectorChord.
 INDEX_OPTIONS = {"residual_quantization": False, "rerank_in_table": False, "degree_of_parallelism": None}

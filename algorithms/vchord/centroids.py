@@ -5,15 +5,21 @@ of the coarser levels up to one root, which has no parent. If no row has a paren
 itself.
 """
 
+import hashlib
+import json
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psycopg
 
 from ..clustering.settings import DEVICES
-from ..postgres.columns import VectorColumn
+from ..postgres.errors import PostgresError
 from ..postgres.servers import Server
+from ..postgres.table import VectorColumn
 from .arguments import VchordArguments
 
 SOURCES = ("internal", "pgpu", *DEVICES)
@@ -112,3 +118,147 @@ def _nearest(vectors: np.ndarray[Any, Any], centres: np.ndarray[Any, Any]) -> np
     starts = range(0, len(vectors), _BLOCK)
     found = [(vectors[start : start + _BLOCK] @ centres.T - half_squares).argmax(axis=1) for start in starts]
     return np.concatenate(found)
+
+
+class FileCentroids(CentroidSource):
+    """The centroids of an NPY file, shape (count, dimension).
+
+    With `lists` of two levels, [a, b], the first a rows are the coarse ones, and the other b are the lists'.
+    """
+
+    is_computed = False
+
+    def prepare(self, server: Server, connection: Connection, lists: list[int], shape: Shape) -> None:
+        """Read the file; PostgresError says what is wrong with it."""
+        path = Path(self.arguments.source)
+        given = [] if self.arguments["lists"] == "auto" else self.arguments.lists(shape[0])
+        vectors = _read(path, shape[1])
+        if len(given) > 2:
+            raise PostgresError(
+                f"a file of centroids has one level or two, lists: {given} has {len(given)}: give fewer"
+            )
+        coarse = given[0] if len(given) == 2 else 0
+        if given and sum(given) != len(vectors):
+            raise PostgresError(
+                f"{path} has {len(vectors):,} centroids, lists: {given} needs {sum(given):,}: "
+                "leave lists out for one level, or give [coarse, fine] that add up"
+            )
+        _refuse_equal(path, vectors, coarse)
+        self._tree = CentroidTree(vectors, coarse)
+        self._facts = _facts_of_file(path)
+        self.lists = self._tree.levels
+        contents = vectors.tobytes() + f"{vectors.shape} {coarse}".encode()
+        self.mark = hashlib.blake2b(contents, digest_size=8).hexdigest()
+
+    def make_table(self, connection: Connection, table: str, of: str, rows: Any) -> Facts:
+        """Write what the file has."""
+        self._tree.write(connection, table)
+        return self._facts
+
+
+class TableCentroids(CentroidSource):
+    """A table that the user made, as VectorChord reads it, with any number of levels."""
+
+    is_computed = False
+
+    def prepare(self, server: Server, connection: Connection, lists: list[int], shape: Shape) -> None:
+        """Check the table."""
+        table = self.arguments.source
+        try:
+            levels, count, contents = _contents(connection, table)
+            problem = next(_problems(connection, table, shape[1]), None)
+        except (psycopg.errors.QueryCanceled, psycopg.OperationalError):
+            raise
+        except psycopg.errors.Error as error:
+            raise PostgresError(
+                f"centroids: {table} is neither a source ({', '.join(SOURCES)}), nor an .npy file, nor a "
+                f"table with id, parent and vector: {error.diag.message_primary}"
+            ) from None
+        if not levels:
+            raise PostgresError(f"centroids: the table {table} has no row without a parent")
+        if problem is None and sum(levels) < count:
+            problem = f"only {sum(levels):,} of {count:,} rows are under one that has no parent"
+        if problem:
+            raise PostgresError(f"centroids: in the table {table}, {problem}")
+        self.lists = levels[1:] if levels[0] == 1 else levels
+        self.mark = f"{count}:{contents}"
+
+    def index_options(self, is_ours: bool) -> dict[str, Any]:
+        """Name the table."""
+        return {"build.external.table": self.arguments.source}
+
+
+def _contents(connection: Connection, table: str) -> tuple[list[int], int, str]:
+    """Return the rows of each level, from those without a parent on, the number of rows, and a hash."""
+    levels = connection.execute(
+        f"WITH RECURSIVE level (id, depth) AS (SELECT id, 0 FROM {table} WHERE parent IS NULL UNION"
+        f" SELECT child.id, depth + 1 FROM {table} AS child JOIN level ON child.parent = level.id"
+        "  WHERE child.id <> child.parent)"
+        " SELECT count(*) FROM level GROUP BY depth ORDER BY depth"
+    ).fetchall()
+    row = connection.execute(
+        f"SELECT count(*), coalesce(sum(hashtextextended(c::text, 0)::numeric), 0)::text FROM {table} c"
+    ).fetchone()
+    assert row is not None
+    return [count for (count,) in levels], *row
+
+
+def _problems(connection: Connection, table: str, dimension: int) -> Iterator[str]:
+    """Yield what is wrong with single rows."""
+    for number, other in connection.execute(
+        f"SELECT id, vector_dims(vector) FROM {table} WHERE vector_dims(vector) <> %s LIMIT 1", [dimension]
+    ):
+        yield (
+            f"the one with id {number} has {other:,} dimensions, the vectors have {dimension:,}: "
+            "take centroids of the same vectors"
+        )
+    for number, parent in connection.execute(
+        f"SELECT id, parent FROM {table} AS child WHERE parent IS NOT NULL"
+        f" AND NOT EXISTS (SELECT FROM {table} WHERE id = child.parent) ORDER BY id LIMIT 1"
+    ):
+        yield f"id {number} has the parent {parent}, which does not exist"
+    for first, second in connection.execute(
+        f"SELECT min(id), max(id) FROM {table} AS leaf"
+        f" WHERE NOT EXISTS (SELECT FROM {table} WHERE parent = leaf.id)"
+        " GROUP BY vector HAVING min(id) < max(id) LIMIT 1"
+    ):
+        yield f"ids {first} and {second} are the same centroid: the list of one of them would be empty"
+
+
+def _facts_of_file(path: Path) -> Facts:
+    """Return what FILE.json states about how the file was made, to be stored with the index."""
+    try:
+        about = json.loads(path.with_name(f"{path.name}.json").read_text())
+        seconds, device = float(about["seconds"]), str(about["device"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}  # a file may come from anywhere
+    return {"centroids_seconds": seconds, "clustering_device": device} if math.isfinite(seconds) else {}
+
+
+def _read(path: Path, dimension: int) -> np.ndarray[Any, Any]:
+    try:
+        if path.exists() and not path.is_file():  # to open a pipe would wait for a writer
+            raise ValueError("it must be a regular file")
+        vectors = np.load(path)
+        if not isinstance(vectors, np.ndarray) or vectors.dtype.kind not in "fiu":
+            raise ValueError("it holds no array of numbers")
+    except (OSError, ValueError, EOFError) as error:
+        raise PostgresError(f"centroids: {path} cannot be read as an NPY file: {error}") from None
+    if vectors.ndim != 2 or vectors.shape[1] != dimension or not len(vectors):
+        raise PostgresError(f"centroids: {path} has the shape {vectors.shape}, expected (count, {dimension})")
+    vectors = np.ascontiguousarray(vectors, dtype=np.float32)
+    if not np.isfinite(vectors).all():
+        row = int(np.argwhere(~np.isfinite(vectors))[0][0])
+        raise PostgresError(f"centroids: row {row} (from 0) of {path} has a value that is not finite")
+    return vectors
+
+
+def _refuse_equal(path: Path, vectors: np.ndarray[Any, Any], coarse: int) -> None:
+    leaves = vectors[coarse:]
+    _, group, rows = np.unique(leaves, axis=0, return_inverse=True, return_counts=True)
+    if len(rows) < len(leaves):
+        first, second, *_ = np.flatnonzero(group.reshape(-1) == np.argmax(rows > 1)) + coarse
+        raise PostgresError(
+            f"centroids: rows {first} and {second} (from 0) of {path} are the same: "
+            "the list of one of them would be empty, leave it out"
+        )

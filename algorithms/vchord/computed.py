@@ -7,10 +7,9 @@ from ..clustering.clustering import cluster
 from ..clustering.devices import open_device
 from ..clustering.sample import FORM
 from ..clustering.settings import Clustering, ClusteringError, Settings
-from ..postgres import machine
 from ..postgres.arguments import whole_number
 from ..postgres.errors import PostgresError
-from ..postgres.servers import Server
+from ..postgres.servers import Server, machine
 from .arguments import CLUSTERING_OPTIONS, VchordArguments
 from .centroids import CentroidSource, CentroidTree, Connection, Facts, Shape
 from .on_gpu import ClusteringOnGpu

@@ -13,11 +13,9 @@ from ..postgres.errors import PostgresError
 from ..postgres.module import Index, PostgresANN, SearchRange
 from ..postgres.settings import size_text
 from .arguments import BUILD_OPTIONS, INDEX_OPTIONS, VchordArguments
-from .centroids import TABLE, CentroidSource, let_owner_read
+from .centroids import TABLE, CentroidSource, FileCentroids, TableCentroids, let_owner_read
 from .computed import ComputedCentroids, InternalCentroids, PgpuCentroids
-from .forms import vchord_form
-from .size import index_bytes
-from .supplied import FileCentroids, TableCentroids
+from .forms import index_bytes, vchord_form
 
 COARSER = 3  # the search for a recall looks into this many times fewer lists on each coarser level
 EPSILONS = [tenth / 10 for tenth in range(41)]  # VectorChord takes 0 to 4

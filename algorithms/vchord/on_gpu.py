@@ -16,8 +16,8 @@ from psycopg.types.numeric import Int4
 
 from ..postgres.arguments import whole_number
 from ..postgres.errors import PostgresError, refusal
-from ..postgres.extension import check_available, create_extension
 from ..postgres.servers import Server
+from ..postgres.servers.extension import check_available, create_extension
 
 EXTENSION = "pgpu"
 FUNCTION = "create_vector_index_on_gpu"

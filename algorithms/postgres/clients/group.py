@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from ..errors import PostgresError
-from ..session import SessionFacts
+from ..session.session import SessionFacts
 from .work import Book, MemberFailure, MemberReport
 
 CONNECT_SECONDS = 60

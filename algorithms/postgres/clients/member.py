@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 import psycopg
 
 from ..errors import PostgresError
-from ..session import PreparedSession
+from ..session.session import PreparedSession
 from .work import Book, MemberFailure, MemberReport
 
 _SET_TIMER_SLACK = 29  # of Linux' prctl

@@ -9,15 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import machine
 from ..errors import PostgresError
-from ..means import AnswerMeans, together
-from ..statement import QueryStatement
+from ..servers import machine
+from ..session.session import AnswerMeans
+from ..session.statement import QueryStatement
 from .group import MOST_A_SECOND, ProcessGroup
-from .parameters import write_all, write_parameters
 from .sample import EVEN, own_places
 from .serving import HAS_EPOLL, become_clients
-from .work import ARRIVAL, ClientRun, InOrder, WhenDue
+from .work import ARRIVAL, ClientRun, InOrder, WhenDue, write_all, write_parameters
 
 
 class ClientPool(ProcessGroup):
@@ -36,7 +35,7 @@ class ClientPool(ProcessGroup):
         With `rests`, close() ends the sessions only, and connect() begins the next ones. `processes` is the
         number that the clients are dealt to; by default it follows from that of the cores.
         """
-        self._queries, self._rests, self._statement = queries, rests, statement
+        self.queries, self._rests, self._statement = queries, rests, statement
         self._sent: list[int] = []  # queries of each client in the last run
         self._seconds: float | None = None  # of the last run, if it had a given time
         self._counted = AnswerMeans()  # of the answers of the last run that were kept
@@ -55,24 +54,16 @@ class ClientPool(ProcessGroup):
 
         With `seconds`, each goes through its order again and again for that time.
         """
-        room = None if seconds is None else round(seconds * MOST_A_SECOND) + 1
-        expected = None if seconds is None else seconds * self._pace
         self._seconds = seconds
         slots = self._slots() if keeps_ids else 0
         own = own_places(orders) if keeps_ids else [np.empty(0, np.int64)] * len(orders)
-        self._prepare(
-            [
-                InOrder(
-                    np.asarray(order),
-                    seconds,
-                    places,
-                    slots,
-                    len(order) if expected is None else expected,
-                    room or len(order),
-                )
-                for order, places in zip(orders, own, strict=True)
-            ]
-        )
+        work = []
+        for order, places in zip(orders, own, strict=True):
+            expected, room = float(len(order)), len(order)
+            if seconds is not None:
+                expected, room = seconds * self._pace, round(seconds * MOST_A_SECOND) + 1
+            work.append(InOrder(np.asarray(order), seconds, places, slots, expected, room))
+        self._prepare(work)
 
     def prepare_arrivals(
         self, due: np.ndarray, numbers: np.ndarray, patience: float, keeps_ids: bool = True
@@ -98,29 +89,19 @@ class ClientPool(ProcessGroup):
 
     def answers(self) -> list[ClientRun]:
         """Return what each client measured in the last run; to be called once after each."""
-        runs, counts = [], []
+        runs, self._counted = [], AnswerMeans()
         for book, work, report in self._reports():
             read = book.read(work.room, report.count)
             self._statement.check_rows(int(read.rows.max(initial=0)))
             is_closed = isinstance(work, InOrder)
             (numbers, ids, weights), counted = report.result
-            counts.append(counted)
-            runs.append(
-                ClientRun(
-                    np.resize(work.order, report.count) if is_closed else read.numbers,
-                    None if is_closed else read.due,
-                    read.sent,
-                    read.answered,
-                    read.rows,
-                    numbers,
-                    ids,
-                    weights,
-                    report.cpu_seconds,
-                )
-            )
+            for name, (value, answers) in counted.sums.items():
+                self._counted.add(name, value, answers)
+            sent = np.resize(work.order, report.count) if is_closed else read.numbers
+            times = None if is_closed else read.due, read.sent, read.answered
+            runs.append(ClientRun(sent, *times, read.rows, numbers, ids, weights, report.cpu_seconds))
         if self._seconds is not None:
             self._pace = sum(len(given.sent) for given in runs) / (len(runs) * self._seconds)
-        self._counted = together(counts)
         self._sent = [len(run.sent) for run in runs]
         return runs
 
@@ -136,11 +117,7 @@ class ClientPool(ProcessGroup):
         return self._statement.place_of_client(member)
 
     def _slots(self) -> int:
-        return math.ceil(EVEN * len(self._queries) / len(self))
-
-    def has_rested(self, queries: Sequence[Any] | np.ndarray, clients: int) -> bool:
-        """Whether this number of processes is at rest and has these very queries."""
-        return not self.members and len(self) == clients and self._queries is queries
+        return math.ceil(EVEN * len(self.queries) / len(self))
 
     def close(self) -> None:
         """End the sessions; the processes, too, unless they rest."""
@@ -167,11 +144,12 @@ class RestingClients:
         self, statement: QueryStatement, queries: Sequence[Any] | np.ndarray, clients: int
     ) -> ClientPool:
         """Return this number of clients for the statement; close() has them rest."""
-        if self._pool is not None and self._pool.has_rested(queries, clients):
-            self._pool.connect(statement)
-        else:
-            self.end()
-            self._pool = ClientPool(statement, queries, clients, rests=True)
+        pool = self._pool
+        if pool is not None and not pool.members and len(pool) == clients and pool.queries is queries:
+            pool.connect(statement)
+            return pool
+        self.end()
+        self._pool = ClientPool(statement, queries, clients, rests=True)
         return self._pool
 
     def end(self) -> None:

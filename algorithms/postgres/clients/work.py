@@ -4,6 +4,7 @@ import mmap
 import os
 import struct
 import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -39,6 +40,14 @@ class WhenDue:
     slots: int  # of the even sample of answers
     expected: float  # queries that it will send, as far as is known; else 0
     room: int
+
+
+@dataclass(frozen=True)
+class UntilEnd:
+    """One writer's work: to take changes until `seconds` s after the start, or until its book is full."""
+
+    seconds: float
+    room: int  # changes that the book has room for
 
 
 @dataclass(frozen=True)
@@ -118,7 +127,6 @@ class Book:
     def __init__(self, file: int) -> None:
         """Take the file descriptor of a book that is there."""
         self.file = file
-        self._memory: mmap.mmap | None = None
 
     @classmethod
     def new(cls) -> "Book":
@@ -130,44 +138,59 @@ class Book:
 
     def make_room(self, queries: int) -> None:
         """Make it as large as this number of queries needs; to be done before the others open it."""
-        self._unmap()
         os.ftruncate(self.file, 0)
         os.ftruncate(self.file, max(queries, 1) * _READINGS * 8)
 
     def writer(self, queries: int) -> "memoryview[float]":
-        """Open it for writing: sent and answered of each query, then due and number of each, then its rows.
+        """Open it: sent and answered of each query, then due and number of each, then its rows.
 
         Each of the three parts has room for all queries, and begins where the one before it ends.
         """
-        return memoryview(self._map(queries)).cast("d")
+        return memoryview(mmap.mmap(self.file, max(queries, 1) * _READINGS * 8)).cast("d")
 
     def read(self, room: int, queries: int) -> Readings:
         """Return what was written of that many queries."""
-        values = np.frombuffer(self._map(room))
+        values = np.asarray(self.writer(room))
         times = values[: 2 * queries].reshape(-1, 2).copy()
         arrivals = values[2 * room : 2 * (room + queries)].reshape(-1, 2).copy()
         rows = values[4 * room : 4 * room + queries].astype(np.int64)
-        del values  # they would keep the memory mapped
-        self._unmap()
         return Readings(times[:, 0], times[:, 1], arrivals[:, 0], arrivals[:, 1].astype(np.int64), rows)
 
     def close(self) -> None:
         """Close the file."""
-        self._unmap()
         if self.file >= 0:
             os.close(self.file)
             self.file = -1
 
     def __del__(self) -> None:
-        if self.file >= 0:
-            os.close(self.file)
+        self.close()
 
-    def _map(self, queries: int) -> mmap.mmap:
-        self._unmap()
-        self._memory = mmap.mmap(self.file, max(queries, 1) * _READINGS * 8)
-        return self._memory
 
-    def _unmap(self) -> None:
-        if self._memory is not None:
-            self._memory.close()
-            self._memory = None
+def write_parameters(file: int, queries: Any, encode: Callable[[Any], tuple[Any, ...]]) -> None:
+    """Write the parameters of all queries, which `encode` returns, into a file.
+
+    It has how many parameters a query has, how many there are in all, where the bytes of each end, all of
+    them int64, and the bytes.
+    """
+    parameters = [bytes(value) for query in queries for value in encode(query)]
+    ends = np.cumsum([len(parameter) for parameter in parameters], dtype=np.int64)
+    of_each = len(parameters) // max(len(queries), 1)
+    write_all(file, np.concatenate([[of_each, len(ends)], ends]).tobytes())
+    write_all(file, b"".join(parameters))
+
+
+def read_parameters(file: int) -> Sequence[tuple[memoryview, ...]]:
+    """Return what was written, each as the parameters of a statement; the memory is that of the file."""
+    content = np.memmap(f"/dev/fd/{file}", np.uint8, "r")
+    of_each, count = content[:16].view(np.int64).tolist()
+    ends = content[16 : 16 + 8 * count].view(np.int64).tolist()
+    whole = content.data[16 + 8 * count :]
+    every = iter([whole[start:end] for start, end in zip([0, *ends], ends, strict=False)])
+    return [*zip(*[every] * of_each, strict=True)]
+
+
+def write_all(file: int, content: bytes) -> None:
+    """Write the whole of it, however many calls that takes."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(file, rest) :]

@@ -10,10 +10,10 @@ from typing import Any
 
 import psycopg
 
-from .. import machine
 from ..environment import OTHER_FOLDER, PREFIX
 from ..errors import PostgresError
 from ..settings import size_text
+from . import machine
 from .account import ServerAccount
 from .libpq import connect
 

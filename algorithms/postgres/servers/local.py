@@ -11,10 +11,10 @@ from typing import Any
 import psutil
 import psycopg
 
-from .. import machine
 from ..environment import given_settings
 from ..errors import PostgresError
 from ..settings import fixed_settings, server_profile, standby_profile
+from . import machine
 from .account import ServerAccount, server_account
 from .base import NOTICE_SECONDS, Server, library_list
 from .cluster import ClusterFolder, end_postmaster

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 if TYPE_CHECKING:  # the processes of clients take nothing but statements and sessions
-    from ..building import IndexHooks
-    from ..extension import RequiredExtension
-    from ..fitting import IndexedTable
+    from ..index.building import IndexHooks
+    from ..index.fitting import IndexedTable
     from ..servers import Server
+    from ..servers.extension import RequiredExtension
 
 
 def make_table(
@@ -41,7 +41,7 @@ def make_table(
 
 def servers_facts(kind: str, extensions: Sequence[str], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return what would be stored of the servers of a kind, and their versions, without starting one."""
-    from ..whereabouts import known_facts
+    from ..servers.whereabouts import known_facts
 
     if kind == "shards":
         from .shard import hosts_facts

@@ -13,12 +13,12 @@ from typing import Any
 import psycopg
 
 from .. import catalog
-from ..columns import Column
 from ..errors import PostgresError, naming, refusal
-from ..extension import RequiredExtension
 from ..servers import Server
+from ..servers.extension import RequiredExtension
 from ..servers.libpq import settings_elsewhere
-from ..statement import QueryStatement, changed, load_libraries
+from ..session.statement import QueryStatement, changed, load_libraries
+from ..table import Column
 from .citus_extension import CITUS, SAVED, TABLE, check_citus, create_citus, drop_citus, give
 from .citus_nodes import add_nodes, check_nodes, place_of
 from .engines import CoordinatorEngine, CoordinatorStatement, Neighbors

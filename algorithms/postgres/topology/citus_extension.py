@@ -15,10 +15,10 @@ from psycopg import sql
 from .. import catalog
 from ..environment import PREFIX
 from ..errors import PostgresError, refusal
-from ..extension import LEFTOVERS as CITUS_SCHEMA  # has the distributed tables, and their parts on the shards
 from ..servers import Server
 from ..servers.base import library_list
-from ..statement import load_libraries
+from ..servers.extension import LEFTOVERS as CITUS_SCHEMA
+from ..session.statement import load_libraries
 
 CITUS = "citus"  # the extension and its library
 TABLE = f"{CITUS_SCHEMA}.distributed"  # also the name that the run locks on each server

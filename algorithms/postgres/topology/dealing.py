@@ -20,10 +20,10 @@ from ...clustering.cells import FORM, Cells, find_cells, spread
 from ...clustering.settings import METRICS, ClusteringError
 from .. import catalog
 from ..catalog import SCHEMA
-from ..columns import Column, VectorColumn, row_of_an_array
-from ..columns.column import RowEncoder
 from ..errors import PostgresError
 from ..servers import Server
+from ..table import Column, VectorColumn, row_of_an_array
+from ..table.column import RowEncoder
 from .scattered import Router
 
 _OTHERS = "use --shard-engine client or fdw"

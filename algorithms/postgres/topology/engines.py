@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from ..columns import METRICS, Column
 from ..errors import PostgresError, refusal
 from ..forms import Form, RowSource, query_sql
 from ..servers import Server
 from ..servers.libpq import connect
-from ..session import QuerySession
-from ..statement import QueryStatement
-from ..watching import ServerWatch
+from ..session.session import QuerySession
+from ..session.statement import QueryStatement
+from ..statistics import ServerWatch
+from ..table import METRICS, Column
 
 if TYPE_CHECKING:
     from .shard import Shard

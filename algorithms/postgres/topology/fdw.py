@@ -14,12 +14,12 @@ from psycopg import sql
 
 from .. import catalog
 from ..catalog import SCHEMA
-from ..columns import Column
 from ..errors import PostgresError, refusal
-from ..extension import RequiredExtension
+from ..servers.extension import RequiredExtension
 from ..servers.libpq import settings_elsewhere
-from ..statement import QueryStatement, changed
-from ..watching import CLIENT_APPLICATION
+from ..session.statement import QueryStatement, changed
+from ..statistics import CLIENT_APPLICATION
+from ..table import Column
 from .engines import CoordinatorEngine, CoordinatorStatement, Neighbors
 from .shard import FLUSH_VIEW, SETTINGS_VIEW, Shard
 

@@ -26,7 +26,7 @@ from ..servers import Server, folder_files
 from ..servers.account import ServerAccount
 from ..servers.libpq import open_connection
 from ..servers.programs import launched
-from ..statement import LOAD_VECTOR
+from ..session.statement import LOAD_VECTOR
 from ..variables import program_environment
 
 NAME = "pgbouncer"

@@ -12,20 +12,18 @@ from typing import Any
 
 import psutil
 
-from .. import machine
-from ..building import IndexHooks
-from ..columns import Column
-from ..connections import most_connections
 from ..environment import PREFIX
 from ..errors import PostgresError
-from ..extension import RequiredExtension
-from ..fitting import IndexedTable
-from ..servers import chosen_programs
+from ..index.building import BuildOptions, IndexHooks
+from ..index.fitting import IndexedTable
+from ..servers import chosen_programs, machine
 from ..servers.account import server_account
+from ..servers.extension import RequiredExtension
+from ..servers.whereabouts import most_connections
+from ..session.statement import QueryStatement, changed, load_libraries, set_and_check
 from ..settings import current_setting
-from ..statement import QueryStatement, changed, load_libraries, set_and_check
-from ..table_indexes import BuildOptions
-from ..writing import WritableTable
+from ..table import Column
+from ..writing.table import WritableTable
 from .pgbouncer import LOCAL, POOLERS, SESSION, PgBouncer, PoolSettings, find_program, most_clients
 from .pooled_session import PooledStatement, check_backends, flush_backends
 from .watch import Facts, SeveralWatch

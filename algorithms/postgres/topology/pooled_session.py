@@ -15,10 +15,10 @@ from psycopg import pq, sql
 
 from ..errors import PostgresError
 from ..servers.libpq import connect
-from ..session import STATEMENT, QuerySession, SessionFacts
-from ..statement import QueryStatement, set_and_check
-from ..watching import CLIENT_APPLICATION, flush_statement
-from ..watching.counters import SHARED_MEMORY_VERSION
+from ..session.session import STATEMENT, QuerySession, SessionFacts
+from ..session.statement import QueryStatement, set_and_check
+from ..statistics import CLIENT_APPLICATION, flush_statement
+from ..statistics.counters import SHARED_MEMORY_VERSION
 from .pgbouncer import NAME
 
 ADMIN = NAME  # the database that is the console of the pooler itself

@@ -8,10 +8,10 @@ from typing import Any
 import psycopg
 from tqdm import tqdm
 
-from ..caches import Warmth
 from ..errors import FolderInUseError, PostgresError, naming
-from ..extension import RequiredExtension
 from ..servers import StandbyServer, replica_server
+from ..servers.caches import Warmth
+from ..servers.extension import RequiredExtension
 from .lag import replayed
 from .shard import shared_memory
 

@@ -10,20 +10,20 @@ from typing import Any
 import psycopg
 
 from .. import catalog
-from ..building import IndexHooks
 from ..catalog import LoadedTable
-from ..columns import Column
 from ..environment import given_settings
 from ..errors import PostgresError
-from ..extension import RequiredExtension
-from ..fitting import IndexedTable
-from ..machine import drop_from_cache
+from ..index.building import IndexHooks
+from ..index.fitting import IndexedTable
 from ..servers import Server, current_server, stop_replicas
-from ..session import SessionFacts
+from ..servers.extension import RequiredExtension
+from ..servers.machine import drop_from_cache
+from ..session.session import SessionFacts
+from ..session.statement import QueryStatement, changed
 from ..settings import settable
-from ..statement import QueryStatement, changed
-from ..watching import ServerWatch
-from ..writing import WritableTable
+from ..statistics import ServerWatch
+from ..table import Column
+from ..writing.table import WritableTable
 from .lag import WrittenLog, replayed, sampled_lag, settled, watching_connection, written
 from .replica import Replica
 from .watch import SeveralWatch

@@ -11,11 +11,10 @@ import psycopg
 from psycopg import pq
 
 from ...clustering.cells import Cells
-from ..columns import VectorColumn
 from ..errors import PostgresError, naming
-from ..means import AnswerMeans
-from ..session import QuerySession
-from ..statement import QueryStatement, changed
+from ..session.session import AnswerMeans, QuerySession
+from ..session.statement import QueryStatement, changed
+from ..table import VectorColumn
 from .engines import Engine, Neighbors
 
 if TYPE_CHECKING:

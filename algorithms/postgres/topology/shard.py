@@ -4,20 +4,19 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from .. import machine
-from ..building import IndexHooks
 from ..catalog import SCHEMA
 from ..environment import given_settings
 from ..errors import naming
-from ..extension import RequiredExtension
-from ..fitting import IndexedTable
 from ..forms import Form
-from ..servers import Server, shard_server
+from ..index.building import IndexHooks
+from ..index.fitting import IndexedTable
+from ..servers import Server, machine, shard_server
+from ..servers.extension import RequiredExtension
 from ..servers.hosts import hosts_of
+from ..servers.whereabouts import address_text, external_facts, offered_versions
+from ..session.statement import check_plan, load_libraries, set_and_check
 from ..settings import MIB, megabytes
-from ..statement import check_plan, load_libraries, set_and_check
-from ..watching import flush_statement
-from ..whereabouts import address_text, external_facts, offered_versions
+from ..statistics import flush_statement
 
 SETTINGS_VIEW, FLUSH_VIEW = f"{SCHEMA}.session_settings", f"{SCHEMA}.session_flush"
 _LEAST_BUFFERS = 64 * MIB

@@ -6,15 +6,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ..building import IndexHooks
-from ..columns import Column, is_sparse
 from ..errors import PostgresError
-from ..extension import RequiredExtension
-from ..fitting import IndexedTable
-from ..statement import QueryStatement
-from ..table_indexes import BuildOptions
-from ..tables import fingerprint
-from ..writing import WritableTable
+from ..index.building import BuildOptions, IndexHooks
+from ..index.fitting import IndexedTable
+from ..servers.extension import RequiredExtension
+from ..session.statement import QueryStatement
+from ..table import Column, is_sparse
+from ..table.tables import fingerprint
+from ..writing.table import WritableTable
 from .at_once import hosts_with_shards, make_at_once
 from .citus import CitusEngine
 from .citus_extension import CITUS

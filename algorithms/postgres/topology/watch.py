@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
-from ..watching import ServerWatch
+from ..statistics import ServerWatch
 
 _OF_SERVERS = "server_"  # begins the names of what is work of every server
 _CPU = "server_cpu_seconds_per_query"

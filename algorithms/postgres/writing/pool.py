@@ -1,10 +1,17 @@
-"""Several writers of one table: how they are run, and what each does with the changes in the stream."""
+"""Several writers of one table: how they are run, and what each does with changes, from one stream.
 
-import mmap
+These are records of one size. A record has when it is due (s from the start, NaN: at once), its number, its
+kind, and then the parameters of the statement in PostgreSQL's binary formats: an int4 and a vector.
+"""
+
 import os
+import select
 import socket
+import struct
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,19 +20,106 @@ from psycopg import pq
 
 from ..clients.group import MOST_A_SECOND, ProcessGroup
 from ..clients.member import MemberProcess, MemberRun, become_members
-from ..clients.work import NO_SAMPLE, WriterRun
-from ..columns import FixedColumn
-from ..session import PreparedSession
+from ..clients.work import NO_SAMPLE, UntilEnd, WriterRun
+from ..session.session import PreparedSession
 from ..settings import apply_settings
-from .stream import DELETE, END, HEAD, ID_BYTES, INSERT, UPDATE, Feed, record_layout
+from ..table import FixedColumn
 
-READINGS_BYTES = 40  # of a change, in a book
+INSERT, UPDATE, DELETE, END = 0, 1, 2, -1
+HEAD = struct.Struct("<dqq")
+ID_BYTES = 4
+_BUFFER_BYTES = 1 << 20  # what we request the socket to hold; the system may allow less
+_CHECK_SECONDS = 0.1  # how often the end is noticed while no writer reads
+_PIECE = 1 << 16
 STATEMENTS = {
     INSERT: "INSERT INTO {} (id, embedding) VALUES ($1, $2)",
     UPDATE: "UPDATE {} SET embedding = $2 WHERE id = $1",
     DELETE: "DELETE FROM {} WHERE id = $1",
 }
 _NAMES = {INSERT: b"ann_insert", UPDATE: b"ann_update", DELETE: b"ann_delete"}
+
+
+def record_layout(column: FixedColumn) -> np.dtype[Any]:
+    """One record as a NumPy type."""
+    return np.dtype(
+        [("due", "<f8"), ("number", "<i8"), ("kind", "<i8"), ("id", ">i4"), ("value", column.layout)]
+    )
+
+
+def encoded(changes: Any, first: int, column: FixedColumn) -> memoryview:
+    """Return changes as records, numbered from `first` on.
+
+    `changes` has arrays of one length: `due` or None, `kinds`, `ids`, and `vectors`, (n, dimension).
+    """
+    records = np.zeros(len(changes.ids), dtype=record_layout(column))
+    records["due"] = np.nan if changes.due is None else changes.due
+    records["number"] = np.arange(first, first + len(records))
+    records["kind"] = changes.kinds
+    records["id"] = changes.ids
+    column.begin(records["value"])
+    records["value"]["values"] = column.values_of(changes.vectors)
+    return records.view(np.uint8).data
+
+
+class Feed:
+    """One end of the stream that all writers read, and a thread that fills it, a run at a time."""
+
+    def __init__(self, ours: socket.socket, theirs: socket.socket, column: FixedColumn, writers: int) -> None:
+        """Take both ends: what is left after a run is read here."""
+        self._ours, self._theirs, self._column, self._writers = ours, theirs, column, writers
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
+        self._is_ending = False
+        self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self, changes: Iterable[Any]) -> None:
+        """Begin to hand them over."""
+        self._is_ending, self._error = False, None
+        self._thread = threading.Thread(target=self._fill, args=(changes,), daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Hand nothing over any more, take back what nobody has taken, and raise what went wrong."""
+        if self._thread is None:
+            return
+        self._is_ending = True
+        self._thread.join()
+        self._thread = None
+        with suppress(BlockingIOError):
+            while self._theirs.recv(_PIECE, socket.MSG_DONTWAIT):
+                pass
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        """End it."""
+        self._is_ending = True
+        if self._thread is not None:
+            self._thread.join()
+        self._ours.close()
+        self._theirs.close()
+
+    def _fill(self, changes: Iterable[Any]) -> None:
+        number = 0
+        try:
+            for block in changes:
+                if not self._send(encoded(block, number, self._column)):
+                    return
+                number += len(block.ids)
+        except BaseException as error:
+            self._error = error
+        # Each writer stops on a record of its own.
+        marks = np.zeros(self._writers, dtype=record_layout(self._column))
+        marks["kind"] = END
+        self._send(marks.view(np.uint8).data)
+
+    def _send(self, content: memoryview) -> bool:
+        """Send it as fast as it is read; whether that came to an end."""
+        while content and not self._is_ending:
+            if select.select([], [self._ours], [], _CHECK_SECONDS)[1]:
+                with suppress(BlockingIOError):
+                    content = content[self._ours.send(content, socket.MSG_DONTWAIT) :]
+        return not content
 
 
 @dataclass(frozen=True)
@@ -38,14 +132,6 @@ class WriteAccess:
     column: FixedColumn
     settings: Mapping[str, str]  # of the session
     extensions: tuple[str, ...]  # their libraries define settings, besides pgvector's
-
-
-@dataclass(frozen=True)
-class UntilEnd:
-    """One writer's work: to take changes until `seconds` s after the start, or until its book is full."""
-
-    seconds: float
-    room: int  # changes that the book has room for
 
 
 def become_writers(sockets: list[int], books: list[list[int]], stream: int, turns: tuple[int, int]) -> None:
@@ -72,22 +158,31 @@ class WriteSession(PreparedSession):
 
 
 class _Changes(MemberRun[WriteSession, UntilEnd]):
-    """The loop. A change is taken out of the stream before its time is read; nothing is encoded here."""
+    """A run of one writer, with the numbers of the changes that found no row."""
 
-    def __init__(
-        self,
-        session: WriteSession,
-        work: UntilEnd,
-        book: "memoryview[float]",
-        stream: int,
-        turns: tuple[int, int],
-    ) -> None:
+    def __init__(self, session: WriteSession, work: UntilEnd, book: "memoryview[float]") -> None:
         super().__init__(session, work, book)
-        self.stream, self.turns = socket.socket(fileno=os.dup(stream)), turns
-        self.missed: list[int] = []  # the numbers of changes that found no row
+        self.missed: list[int] = []
 
-    def carry_out(self, start: float) -> None:
-        record = bytearray(self.session.layout.itemsize)
+    def result(self) -> list[int]:
+        return self.missed
+
+
+class _WriterProcess(MemberProcess):
+    """One writer. It takes a change out of the stream before its time is read, and encodes nothing."""
+
+    def __init__(self, stream: int, turns: tuple[int, int]) -> None:
+        self.stream, self.turns = socket.socket(fileno=stream), turns
+
+    def connect(self, identity: WriteAccess) -> WriteSession:
+        return WriteSession(identity)
+
+    def begin(self, session: WriteSession, work: UntilEnd, book: "memoryview[float]") -> _Changes:
+        return _Changes(session, work, book)
+
+    def carry_out(self, runs: Sequence[_Changes], start: float) -> None:
+        (run,) = runs
+        record = bytearray(run.session.layout.itemsize)
         content = memoryview(record)[HEAD.size :]
         both = (content[:ID_BYTES], content[ID_BYTES:])
         calls = {
@@ -95,11 +190,11 @@ class _Changes(MemberRun[WriteSession, UntilEnd]):
             UPDATE: (_NAMES[UPDATE], both, (1, 1)),
             DELETE: (_NAMES[DELETE], both[:1], (1,)),
         }
-        execute, clock, fine = self.session.execute, time.perf_counter, pq.ExecStatus.COMMAND_OK
+        execute, clock, fine = run.session.execute, time.perf_counter, pq.ExecStatus.COMMAND_OK
         read, size, unpack = self.stream.recv_into, len(record), HEAD.unpack_from
         mine, yours = self.turns
-        end = start + self.work.seconds
-        book, behind, at = self.book, 2 * self.work.room, 0
+        end = start + run.work.seconds
+        book, behind, at = run.book, 2 * run.work.room, 0
         while at < behind:
             token = os.read(mine, 1)
             taken = read(record, size, socket.MSG_WAITALL)
@@ -118,31 +213,10 @@ class _Changes(MemberRun[WriteSession, UntilEnd]):
             book[at + 1] = clock()
             at += 2
             if result.status != fine:
-                self.session.check(result)
+                run.session.check(result)
             if result.command_tuples != 1:
-                self.missed.append(number)
-        self.count = at // 2
-
-    def result(self) -> list[int]:
-        self.stream.close()
-        return self.missed
-
-
-class _WriterProcess(MemberProcess):
-    """One writer."""
-
-    def __init__(self, stream: int, turns: tuple[int, int]) -> None:
-        self.stream, self.turns = stream, turns
-
-    def connect(self, identity: WriteAccess) -> WriteSession:
-        return WriteSession(identity)
-
-    def begin(self, session: WriteSession, work: UntilEnd, book: "memoryview[float]") -> _Changes:
-        return _Changes(session, work, book, self.stream, self.turns)
-
-    def carry_out(self, runs: Sequence[_Changes], start: float) -> None:
-        (run,) = runs
-        run.carry_out(start)
+                run.missed.append(number)
+        run.count = at // 2
 
 
 class WriterPool(ProcessGroup):
@@ -152,7 +226,7 @@ class WriterPool(ProcessGroup):
 
     def __init__(self, access: WriteAccess, writers: int) -> None:
         """Start them, and return when all are ready."""
-        self._open_books: list[tuple[mmap.mmap, memoryview[float]]] = []
+        self._open_books: list[memoryview[float]] = []
         self._counts: list[int] = []
         self._has_due = False
         self._room = 0
@@ -173,11 +247,9 @@ class WriterPool(ProcessGroup):
         """
         self._has_due = has_due
         self._room = max(min(most, round(seconds * MOST_A_SECOND) + 1), 1)
-        self._close_books()
+        self._open_books = []
         self._prepare([UntilEnd(seconds, self._room)] * len(self))
-        for book in self._books:
-            memory = mmap.mmap(book.file, self._room * READINGS_BYTES)
-            self._open_books.append((memory, memoryview(memory).cast("d")))
+        self._open_books = [book.writer(self._room) for book in self._books]
         self._counts = [0] * len(self)
         self._feed.start(changes)
 
@@ -189,7 +261,7 @@ class WriterPool(ProcessGroup):
 
     def count(self) -> int:
         """How many changes are made so far in this run; from any one thread."""
-        for place, (_, book) in enumerate(self._open_books):
+        for place, book in enumerate(self._open_books):
             at = self._counts[place]
             while at < self._room and book[2 * at + 1]:
                 at += 1
@@ -198,7 +270,7 @@ class WriterPool(ProcessGroup):
 
     def written(self) -> list[WriterRun]:
         """Return what each writer did in the last run; to be called once after each."""
-        self._close_books()
+        self._open_books = []
         runs = []
         for book, work, report in self._reports():
             read = book.read(work.room, report.count)
@@ -209,15 +281,9 @@ class WriterPool(ProcessGroup):
 
     def end(self) -> None:
         """End all of them: a writer ends when its pipe does."""
-        self._close_books()
+        self._open_books = []
         self._feed.close()
         turns, self._turns = self._turns, ()
         for end in turns:
             os.close(end)
         super().end()
-
-    def _close_books(self) -> None:
-        open_books, self._open_books = self._open_books, []
-        for memory, book in open_books:
-            book.release()
-            memory.close()

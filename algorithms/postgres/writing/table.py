@@ -13,13 +13,13 @@ import psycopg
 
 from .. import catalog
 from ..catalog import SCHEMA, BuiltIndex, relation_bytes
-from ..columns import Column, FixedColumn
 from ..errors import PostgresError
-from ..progress import index_progress, vacuum_progress
 from ..servers import Server
 from ..servers.libpq import backend_of
+from ..servers.progress import index_progress, vacuum_progress
 from ..settings import apply_settings
-from ..watching import CLIENT_APPLICATION, flush_statement
+from ..statistics import CLIENT_APPLICATION, flush_statement
+from ..table import Column, FixedColumn
 from .pool import WriteAccess, WriterPool
 
 BUILD_SETTINGS = ("maintenance_work_mem", "max_parallel_maintenance_workers")

@@ -1,1 +1,0 @@
-"""Queries with a WHERE: conditions, indexes that serve them, and the plans that they have."""

@@ -1,0 +1,1 @@
+"""Indexes of a table: built once and found again, divided among parts, and queried."""

@@ -1,0 +1,101 @@
+"""Progress bars, quiet when nobody watches."""
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import psycopg
+from tqdm import tqdm
+
+from . import Server
+
+_POLL_SECONDS = 0.5
+_PERCENT = re.compile(r" \((\d+) %\)$")  # how VectorChord reports the progress of its clustering
+_INDEX = (
+    "SELECT phase, tuples_done, tuples_total, blocks_done, blocks_total, pg_database_size(datid)"
+    " FROM pg_stat_progress_create_index WHERE pid = %s"
+)
+_SIZE = "SELECT pg_database_size(current_database())"
+_VACUUM = (
+    "SELECT phase, 0, 0, CASE phase WHEN 'scanning heap' THEN heap_blks_scanned"
+    " WHEN 'vacuuming heap' THEN heap_blks_vacuumed ELSE 0 END, heap_blks_total, 0"
+    " FROM pg_stat_progress_vacuum WHERE pid = %s"
+)
+
+
+def progress_bar(total: int, doing: str) -> "tqdm[Any]":
+    """Make a bar with rate and time left; it shows on a terminal only, and goes when it is done."""
+    return tqdm(total=total, desc=doing, unit=" rows", unit_scale=True, disable=None, leave=False)
+
+
+def index_progress(
+    server: Server, backend: int, rows: int, disk_bytes: int = 0
+) -> AbstractContextManager[None]:
+    """Show how far the CREATE INDEX of another connection's backend has come, phase by phase.
+
+    An access method may count nothing while its workers build, or while it writes what they have built. Then
+    the bar goes by what was written of `disk_bytes`, the index's estimated size; 0 if that is unknown.
+    """
+    return _progress(server, _INDEX, backend, progress_bar(rows, "building index"), disk_bytes)
+
+
+def vacuum_progress(server: Server, backend: int, rows: int) -> AbstractContextManager[None]:
+    """Show how far the VACUUM of another connection's backend has come; of its indexes, only the phase."""
+    return _progress(server, _VACUUM, backend, progress_bar(rows, "vacuuming"))
+
+
+@contextmanager
+def _progress(
+    server: Server, sql: str, backend: int, bar: "tqdm[Any]", disk_bytes: int = 0
+) -> Iterator[None]:
+    if bar.disable:
+        yield
+        return
+    done = threading.Event()
+    arguments = (server, sql, backend, bar, done, disk_bytes)
+    watcher = threading.Thread(target=_watch, args=arguments, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+        bar.close()
+
+
+def _watch(
+    server: Server, sql: str, backend: int, bar: "tqdm[Any]", done: threading.Event, disk_bytes: int
+) -> None:
+    phase, rows = "", int(bar.total or 0)
+    try:
+        with server.connect() as connection:
+            # The new index itself is not yet visible here, the folder of its files is.
+            before = connection.execute(_SIZE).fetchone()
+            while not done.wait(_POLL_SECONDS):
+                row = connection.execute(sql, [backend]).fetchone()
+                if row is None or before is None:
+                    continue
+                name, *counts, size = row
+                percent = _PERCENT.search(name)
+                name = _PERCENT.sub("", name)
+                share = int(percent[1]) / 100 if percent else _share(rows, *counts)
+                if share == 1 and disk_bytes:
+                    name = f"{name.partition(':')[0]}, by size on disk"
+                    share = min(max(size - before[0], 0) / disk_bytes, 1.0)
+                if name != phase:
+                    phase = name
+                    bar.reset()
+                    bar.set_description(phase)
+                bar.n = int(share * rows)
+                bar.refresh()
+    except (psycopg.Error, RuntimeError):
+        return  # the statement itself reports what is wrong with the server
+
+
+def _share(rows: int, tuples: int, tuples_total: int, blocks: int, blocks_total: int) -> float:
+    """Part of the phase that is done, by tuples if the access method counts them, else by blocks."""
+    if tuples:
+        return min(tuples / (tuples_total or rows), 1.0)
+    return min(blocks / blocks_total, 1.0) if blocks_total else 0.0

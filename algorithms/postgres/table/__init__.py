@@ -1,0 +1,25 @@
+"""The type of a table's column: what differs between pgvector's types, and nowhere else."""
+
+from typing import Any
+
+from .attributed import AttributedColumn, attribute_kinds, partition_name
+from .bits import BitColumn, SetColumn
+from .column import METRICS, Column, row_of_an_array
+from .fixed import FixedColumn, VectorColumn
+from .kinds import KINDS, ColumnKind, NamedAttribute, NamedAttributes, SmallLabelsKind, quoted
+from .sparse import MOST_INDEXED_VALUES, SparseColumn, is_sparse
+
+__all__ = [
+    "KINDS", "METRICS", "MOST_INDEXED_VALUES", "AttributedColumn", "BitColumn", "Column", "ColumnKind",
+    "FixedColumn", "NamedAttribute", "NamedAttributes", "SetColumn", "SmallLabelsKind", "SparseColumn",
+    "VectorColumn", "attribute_kinds", "column_of", "is_sparse", "partition_name", "quoted", "row_of_an_array",
+]  # fmt: skip
+
+
+def column_of(train: Any, metric: str) -> Column:
+    """Return the column for a training set: rows of numbers or bits, (rows, dimension), or a list of sets."""
+    if is_sparse(train):
+        return SparseColumn.of(train)
+    if isinstance(train, list):
+        return SetColumn.of(train)
+    return (BitColumn if metric in BitColumn.metrics else VectorColumn)(train.shape[1])

@@ -1,8 +1,0 @@
-"""What the server did during a run: its CPU and disk, its caches, and what its sessions waited for."""
-
-from .counters import flush_statement
-from .statistics import PostgresStatistics
-from .waits import CLIENT_APPLICATION
-from .watch import ServerWatch
-
-__all__ = ["CLIENT_APPLICATION", "PostgresStatistics", "ServerWatch", "flush_statement"]
