@@ -23,7 +23,7 @@ from ann_benchmarks.algorithms.postgres.servers.caches import cache_files, file_
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.algorithms.postgres.servers.libpq import connect
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
-from ann_benchmarks.algorithms.postgres.servers.processes import MachineCPU, machine_cpu, server_processes
+from ann_benchmarks.algorithms.postgres.servers.processes import busy_share, machine_cpu, server_processes
 from ann_benchmarks.algorithms.postgres.statistics import CLIENT_APPLICATION, ServerWatch, flush_statement
 
 from .postgres_fixtures import copied
@@ -212,7 +212,8 @@ def test_what_the_watchs_own_backend_computes_does_not_count(server: Server):
         for _ in range(20):
             own.execute(BUSY)
         without, whole = (
-            processes.used().since(then).cpu_seconds for processes, then in zip(found, before, strict=True)
+            processes.used()["server_cpu_seconds"] - then["server_cpu_seconds"]
+            for processes, then in zip(found, before, strict=True)
         )
     assert whole > 0.1
     assert without < 0.3 * whole
@@ -322,7 +323,7 @@ class Elsewhere:
 def test_the_processes_of_another_machine_are_not_looked_for_here(server: Server):
     with server.connect() as connection:
         backend = connection.info.backend_pid
-        assert server_processes(connection).used().cpu_seconds > 0
+        assert server_processes(connection).used()["server_cpu_seconds"] > 0
         for address in ("127.0.0.1", "::1", ""):
             assert server_processes(Elsewhere(address, backend))
         for address in ("192.0.2.1", "2001:db8::1"):
@@ -332,11 +333,10 @@ def test_the_processes_of_another_machine_are_not_looked_for_here(server: Server
 
 
 def test_the_share_of_the_machine(monkeypatch: pytest.MonkeyPatch):
-    assert MachineCPU(108, 52).busy_share_since(MachineCPU(100, 50)) == 0.75
-    assert MachineCPU(100, 50).busy_share_since(MachineCPU(100, 50)) is None
+    assert busy_share((100, 50), (108, 52)) == 0.75 and busy_share((100, 50), (100, 50)) is None
     before, began = machine_cpu(), time.monotonic()
     time.sleep(0.3 * PATIENCE)
-    total, seconds = machine_cpu().total - before.total, time.monotonic() - began
+    total, seconds = machine_cpu()[0] - before[0], time.monotonic() - began
     assert total == pytest.approx(
         seconds * len(psutil.Process().cpu_affinity() if sys.platform == "linux" else psutil.cpu_times(True)),
         rel=0.4,

@@ -133,32 +133,6 @@ class ClientPool(ProcessGroup):
         self._arrivals.close()
 
 
-class RestingClients:
-    """The processes of the last point's clients, which the next point uses if it has as many."""
-
-    def __init__(self) -> None:
-        """Nothing is started yet."""
-        self._pool: ClientPool | None = None
-
-    def open(
-        self, statement: QueryStatement, queries: Sequence[Any] | np.ndarray, clients: int
-    ) -> ClientPool:
-        """Return this number of clients for the statement; close() has them rest."""
-        pool = self._pool
-        if pool is not None and not pool.members and len(pool) == clients and pool.queries is queries:
-            pool.connect(statement)
-            return pool
-        self.end()
-        self._pool = ClientPool(statement, queries, clients, rests=True)
-        return self._pool
-
-    def end(self) -> None:
-        """End the processes."""
-        if self._pool is not None:
-            self._pool.end()
-        self._pool = None
-
-
 def processes_for(clients: int) -> int:
     """Return how many processes this number of clients has: one each, but not more than there are cores.
 

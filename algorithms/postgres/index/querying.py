@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...base.module import BaseANN
-from ..clients.pool import ClientPool, RestingClients
+from ..clients.pool import ClientPool
 from ..clients.work import ClientRun
 from ..environment import use_settings
 from ..errors import PostgresError
@@ -37,7 +37,7 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
         self._session_count = 0  # neighbours that the session's statement returns
         self._session_facts: dict[str, Any] = {}
         self._clients: ClientPool | None = None
-        self._resting_clients = RestingClients()
+        self._pool: ClientPool | None = None  # perhaps at rest
         self._batch: list[ClientRun] = []
         self._filtered: dict[int, Any] = {}  # queries with a filter that were sent, each object once
         self._plans: dict[str, Any] = {}  # what is stored of their plans
@@ -108,11 +108,17 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
 
     def open_clients(self, X: Sequence[Any], n: int, clients: int) -> ClientPool:
         """Start this number of clients, each with a connection, for the queries X."""
-        opened = self._resting_clients.open(self._statement_of_clients(X, n, clients), X, clients)
-        if opened.members:
-            self._indexed.check_sessions(opened.members)
-            self._session_facts = _facts(opened.members[0])
-        return opened
+        statement, pool = self._statement_of_clients(X, n, clients), self._pool
+        # The processes of the last point's clients are used again.
+        if pool is not None and not pool.members and len(pool) == clients and pool.queries is X:
+            pool.connect(statement)
+        else:
+            self._end_pool()
+            pool = self._pool = ClientPool(statement, X, clients, rests=True)
+        if pool.members:
+            self._indexed.check_sessions(pool.members)
+            self._session_facts = _facts(pool.members[0])
+        return pool
 
     def clients_opener(self, X: Sequence[Any], n: int, clients: int) -> Callable[[int], ClientPool]:
         """Return what starts a number of clients on another machine; `clients` is that of all machines."""
@@ -187,8 +193,13 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
     def done(self) -> None:
         """End the sessions and the processes, and let other runs use the table; the server runs on."""
         self.end_sessions()
-        self._resting_clients.end()
+        self._end_pool()
         self._indexed.release()
+
+    def _end_pool(self) -> None:
+        if self._pool is not None:
+            self._pool.end()
+        self._pool = None
 
     def _statement_of_clients(self, X: Sequence[Any], n: int, clients: int) -> QueryStatement:
         """Return what this number of clients is to send, in place of the session."""

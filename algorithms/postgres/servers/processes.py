@@ -4,7 +4,6 @@ import ipaddress
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import psutil
@@ -14,21 +13,6 @@ from .libpq import backend_of
 
 _PROGRAMS = {"postgres", "postmaster"}
 _NEW_SECONDS = 60
-
-
-@dataclass(frozen=True)
-class Used:
-    """What processes have used."""
-
-    cpu_seconds: float  # user and system
-    disk_bytes_read: int | None  # None where this user may not know
-
-    def since(self, before: "Used") -> "Used":
-        """Return the difference."""
-        disk_bytes = None
-        if self.disk_bytes_read is not None and before.disk_bytes_read is not None:
-            disk_bytes = self.disk_bytes_read - before.disk_bytes_read
-        return Used(self.cpu_seconds - before.cpu_seconds, disk_bytes)
 
 
 class ServerProcesses:
@@ -43,10 +27,11 @@ class ServerProcesses:
         """Its process id."""
         return self._postmaster.pid
 
-    def used(self) -> Used:
+    def used(self) -> dict[str, float]:
         """Add up what all have used since they began; those that have ended count in their parent's.
 
-        Raises psutil.Error where they cannot be seen, or the server has ended.
+        server_cpu_seconds, of user and system, and server_disk_bytes_read, if this user may know. Raises
+        psutil.Error where they cannot be seen, or the server has ended.
         """
         children = [child for child in self._postmaster.children() if child.pid != self._own_backend]
         cpu_seconds = 0.0
@@ -56,7 +41,8 @@ class ServerProcesses:
                 cpu_seconds += sum(process.cpu_times()[:4])  # its own, and its ended children's
                 read = _disk_bytes_read(process)
                 disk_bytes = None if disk_bytes is None or read is None else disk_bytes + read
-        return Used(cpu_seconds, disk_bytes)
+        used = {"server_cpu_seconds": cpu_seconds, "server_disk_bytes_read": disk_bytes}
+        return {name: value for name, value in used.items() if value is not None}
 
 
 def server_processes(connection: psycopg.Connection[Any]) -> ServerProcesses | None:
@@ -79,23 +65,17 @@ def server_processes(connection: psycopg.Connection[Any]) -> ServerProcesses | N
     return ServerProcesses(postmaster, backend.pid)
 
 
-@dataclass(frozen=True)
-class MachineCPU:
-    """CPU seconds of all cores that this process may use, since the machine began."""
-
-    total: float
-    idle: float
-
-    def busy_share_since(self, before: "MachineCPU") -> float | None:
-        """Share of the time between that was not idle; None if it was too short."""
-        total = self.total - before.total
-        if total <= 0:
-            return None
-        return min(max(1 - (self.idle - before.idle) / total, 0.0), 1.0)
+def busy_share(before: tuple[float, float], now: tuple[float, float]) -> float | None:
+    """Return the share of the time between two readings of machine_cpu that was not idle; None: too short."""
+    total, idle = now[0] - before[0], now[1] - before[1]
+    return min(max(1 - idle / total, 0.0), 1.0) if total > 0 else None
 
 
-def machine_cpu() -> MachineCPU:
-    """Read the machine's clocks. Waiting for a disk is idle; what a hypervisor takes away is not."""
+def machine_cpu() -> tuple[float, float]:
+    """Return the CPU seconds, all and idle, of the cores that this process may use, since the machine began.
+
+    Waiting for a disk is idle; what a hypervisor takes away is not.
+    """
     cores = psutil.cpu_times(percpu=True)
     if hasattr(os, "sched_getaffinity"):
         usable = os.sched_getaffinity(0)
@@ -105,7 +85,7 @@ def machine_cpu() -> MachineCPU:
         # On Linux, the times of guests are a part of user and nice.
         total += sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
         idle += times.idle + getattr(times, "iowait", 0.0)
-    return MachineCPU(total, idle)
+    return total, idle
 
 
 def _disk_bytes_read(process: psutil.Process) -> int | None:

@@ -113,7 +113,7 @@ class ExternalTieredServer(LocalTieredServer):
                 "say how, as in --restart-command 'systemctl restart postgresql'"
             )
         _given_settings(*tiers)
-        with self._connect() as connection:
+        with self._server.connect() as connection:
             former_settings(connection)
             pid = _postmaster(connection)
         for tier in tiers:
@@ -122,7 +122,7 @@ class ExternalTieredServer(LocalTieredServer):
 
     def data_folder(self) -> Path | None:
         """Return the folder of its data, None if it is on another machine or this user may not know."""
-        with self._connect() as connection:
+        with self._server.connect() as connection:
             if _postmaster(connection) is None:
                 return None
             try:
@@ -145,7 +145,7 @@ class ExternalTieredServer(LocalTieredServer):
 
     def serve(self, tier: Any) -> int | None:
         """Restart the server as the tier says; return its pid, None if it is on another machine."""
-        with self._connect() as connection:
+        with self._server.connect() as connection:
             _check_place(tier, _postmaster(connection))
             settings = remembered_settings(connection) | {"huge_pages": "off"}
             if tier.shared_buffers is not None:
@@ -157,22 +157,20 @@ class ExternalTieredServer(LocalTieredServer):
 
     def give_back(self) -> None:
         """Put back what ALTER SYSTEM had set before, also before a run that was killed, and restart."""
-        with self._connect(_BY_HAND) as connection:
+        try:
+            connection = self._server.connect()
+        except PostgresError as error:
+            raise PostgresError(f"{error}{_BY_HAND}") from None
+        with connection:
             if not exists(connection, _FORMER):
                 return
             alter_settings(connection, remembered_settings(connection))
         with self._restart() as connection:
             connection.execute(f"DROP TABLE IF EXISTS {_FORMER}")
 
-    def _connect(self, advice: str = "") -> Connection:
-        try:
-            return self._server.connect()
-        except PostgresError as error:
-            raise PostgresError(f"{error}{advice}") from None
-
     def _restart(self) -> Connection:
         """Run the command and connect to the server once it has been restarted."""
-        with self._connect() as connection:
+        with self._server.connect() as connection:
             before = _started_at(connection)
         self._run_command()
         deadline = time.monotonic() + _BACK_SECONDS

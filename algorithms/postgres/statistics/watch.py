@@ -5,7 +5,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, TimeoutError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from psycopg import pq
 from ..errors import PostgresError
 from ..servers import Server
 from ..servers.libpq import connect
-from ..servers.processes import ServerProcesses, Used, machine_cpu, server_processes
+from ..servers.processes import ServerProcesses, busy_share, machine_cpu, server_processes
 from ..settings import shared_buffers
 from .counters import REPORT_SECONDS, SHARED_MEMORY_VERSION, CounterReader
 
@@ -124,7 +124,7 @@ class _Run:
     """What is known of one run."""
 
     counted_before: dict[str, float] = field(default_factory=dict)
-    used: Used | None = None
+    used: dict[str, float] = field(default_factory=dict)  # by the server's processes
     busy_share: float | None = None
     seen: Counter[str] = field(default_factory=Counter)
 
@@ -175,9 +175,8 @@ class ServerWatch:
             yield
         finally:
             if machine is not None and (now := _if_available(machine_cpu)) is not None:
-                run.busy_share = now.busy_share_since(machine)
-            if used is not None and (used_now := self._used()) is not None:
-                run.used = used_now.since(used)
+                run.busy_share = busy_share(machine, now)
+            run.used = _differences(used, self._used())
             if sampler is not None:
                 run.seen = sampler.stop()
                 if sampler.is_stuck:
@@ -199,16 +198,13 @@ class ServerWatch:
         """
         _if_available(self._flush)
         run = self._run
-        totals: dict[str, float | None] = {}
-        if run.used is not None:
-            totals["server_cpu_seconds"] = run.used.cpu_seconds
-            totals["server_disk_bytes_read"] = run.used.disk_bytes_read
-        if before := run.counted_before:
-            totals |= {name: now - before[name] for name, now in self._counted().items() if name in before}
+        totals = dict(run.used)
+        if run.counted_before:
+            totals |= _differences(run.counted_before, self._counted())
         facts: dict[str, Any] = {
             f"{name}_per_query": total / queries
             for name, total in totals.items()
-            if queries and total is not None and total >= 0  # less than before: it was counted anew
+            if queries and total >= 0  # less than before: it was counted anew
         }
         if self._shared_buffers:
             facts["shared_buffers"] = self._shared_buffers
@@ -265,8 +261,12 @@ class ServerWatch:
             self._connection = None  # the same as after a sampler that is stuck
             return {}
 
-    def _used(self) -> Used | None:
-        return _if_available(self._processes.used) if self._processes is not None else None
+    def _used(self) -> dict[str, float]:
+        return (_if_available(self._processes.used) if self._processes is not None else None) or {}
+
+
+def _differences(before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float]:
+    return {name: value - before[name] for name, value in now.items() if name in before}
 
 
 def _if_available(get: Callable[[], _T]) -> _T | None:

@@ -12,7 +12,8 @@ from .sparse import MOST_INDEXED_VALUES, SparseColumn, is_sparse
 __all__ = [
     "KINDS", "METRICS", "MOST_INDEXED_VALUES", "AttributedColumn", "BitColumn", "Column", "ColumnKind",
     "FixedColumn", "NamedAttribute", "NamedAttributes", "SetColumn", "SmallLabelsKind", "SparseColumn",
-    "VectorColumn", "attribute_kinds", "column_of", "is_sparse", "partition_name", "quoted", "row_of_an_array",
+    "VectorColumn", "attribute_kinds", "column_of", "is_sparse", "partition_name", "quoted",
+    "row_of_an_array",
 ]  # fmt: skip
 
 

@@ -20,13 +20,6 @@ class SharedShape(Protocol):
     values: tuple[Any, ...]
 
 
-class VectorAndFilter(Protocol):
-    """A query, as the framework gives it to a plug-in that was given attributes."""
-
-    vector: Any
-    filter: Any
-
-
 @dataclass(frozen=True)
 class ColumnCondition:
     """One comparison of a column with the parameter of that number."""
@@ -86,11 +79,11 @@ class WhereClause:
         return [each.column for each in self.conditions]
 
     def encoder(self, encode: Callable[[Any], bytes | bytearray]) -> Callable[[Any], tuple[Any, ...]]:
-        """Return what makes a query its parameters; `encode` does so with the vector."""
+        """Return what makes a query its parameters, its vector by `encode`, and its filter."""
         encoders = [each.encoder() for each in self.conditions]
         shape = self.shape
 
-        def parameters(query: VectorAndFilter) -> tuple[Any, ...]:
+        def parameters(query: Any) -> tuple[Any, ...]:
             given = query.filter
             if given.shape != shape:
                 raise PostgresError(
