@@ -8,7 +8,6 @@ from typing import Any
 import psycopg
 
 from .. import catalog
-from ..catalog import LoadedTable, relation_bytes
 from ..environment import contender_settings, given_settings, ram_bytes
 from ..errors import PostgresError
 from ..forms import RowSource, query_sql, whole_form
@@ -43,7 +42,7 @@ class IndexedTable:
     def __init__(self, extension: RequiredExtension, metric: str, hooks: IndexHooks) -> None:
         """Take what the plug-in describes; nothing is started yet."""
         self.enter_phase: Callable[[str], object] = lambda phase: None  # called with each phase's name
-        self.table: LoadedTable | None = None
+        self.table: catalog.LoadedTable | None = None
         self.versions: dict[str, str] = {}  # the index depends on them
         self.training_set: Any = None  # while an index is built
         self._extension, self._metric = extension, metric
@@ -204,9 +203,8 @@ class IndexedTable:
 
     def watch(self, flush: Callable[[], None]) -> Any:
         """Return what observes the server in runs; `flush` has sessions flush their statistics after one."""
-        table, index = self.names()
-        assert table is not None
-        return ServerWatch(self.server, table, index, flush)
+        assert self.table is not None
+        return ServerWatch(self.server, self.table.name, self.names()[1], flush)
 
     def recover(self) -> None:
         """Have the server answer, reserve the table again, and warm the index if the server has lost it."""
@@ -260,7 +258,7 @@ class IndexedTable:
         problem = f"another run measures on {table} of this server: wait for it, and leave --parallelism at 1"
         self._guard = catalog.held(self.server.connect(), table, problem)
 
-    def _load(self, connection: psycopg.Connection[Any], X: Any, mark: str, name: str) -> LoadedTable:
+    def _load(self, connection: psycopg.Connection[Any], X: Any, mark: str, name: str) -> catalog.LoadedTable:
         if found := catalog.find_table(connection, name):
             return found
         self.enter_phase("load")
@@ -282,7 +280,7 @@ class IndexedTable:
         take_over(self.server, self._cached, self._where)
         self._warmth.forget()
         self._prewarm()
-        self._facts["table_size"] = relation_bytes(connection, self.table.name) / 1024
+        self._facts["table_size"] = catalog.relation_bytes(connection, self.table.name) / 1024
 
     def _forget_warmth(self) -> None:
         self._warmth.forget()

@@ -24,7 +24,6 @@ from ..settings import current_setting, megabytes
 from . import Server, current_server, machine, replica_server, shard_server
 from .external import ExternalServer
 from .hosts import VARIABLE as SHARD_HOSTS
-from .libpq import backend_of
 from .processes import server_processes
 from .programs import numa_advice
 
@@ -73,6 +72,9 @@ class LocalTieredServer:
         None: one that leaves the memory to the build and to the system's cache. The user's own settings win,
         but for what the tier is about.
         """
+        memory = {f"{PREFIX}RAM": megabytes(tier.ram)} if tier and tier.ram else {}
+        if not self.is_ours:
+            return memory  # its settings and groups come about otherwise
         given = _given_settings(tier) if tier else given_settings()
         settings: dict[str, str] = {}
         if tier is None:
@@ -81,11 +83,8 @@ class LocalTieredServer:
         elif tier.shared_buffers is not None:
             settings["shared_buffers"] = megabytes(tier.shared_buffers)
         words = (f"{name}={value}" for name, value in {**settings, **given}.items())
-        return {
-            f"{PREFIX}SETTINGS": shlex.join(words),
-            f"{PREFIX}GROUPS": ":".join(map(str, groups)),
-            **_memory_of(tier),
-        }
+        groups_text = ":".join(map(str, groups))
+        return {f"{PREFIX}SETTINGS": shlex.join(words), f"{PREFIX}GROUPS": groups_text, **memory}
 
     def serve(self, tier: Any) -> int | None:
         """Nothing: a worker starts it."""
@@ -138,10 +137,6 @@ class ExternalTieredServer(LocalTieredServer):
                 f" --tiers or --{kind} out"
             )
         return ()
-
-    def environment(self, tier: Any, groups: Sequence[Path] = ()) -> Mapping[str, str]:
-        """Return the variables of a process that uses it; its settings and groups come about otherwise."""
-        return _memory_of(tier)
 
     def serve(self, tier: Any) -> int | None:
         """Restart the server as the tier says; return its pid, None if it is on another machine."""
@@ -216,10 +211,6 @@ def tiered_server(restart_command: str | None) -> LocalTieredServer:
     return LocalTieredServer()
 
 
-def _memory_of(tier: Any) -> Mapping[str, str]:
-    return {f"{PREFIX}RAM": megabytes(tier.ram)} if tier and tier.ram else {}
-
-
 def _given_settings(*tiers: Any) -> Mapping[str, str]:
     """Return the user's settings; PostgresError where a tier sets one of them."""
     given = given_settings()
@@ -235,11 +226,10 @@ def _started_at(connection: Connection) -> Any:
 def _postmaster(connection: Connection) -> int | None:
     """Pid of the server; None where it does not run on this machine, or not for us to see."""
     try:
-        if server_processes(connection) is None:
-            return None
-        return psutil.Process(backend_of(connection)).ppid()
+        found = server_processes(connection)
     except psutil.Error:
         return None
+    return None if found is None else found.postmaster
 
 
 def _check_place(tier: Any, pid: int | None) -> None:

@@ -13,8 +13,7 @@ import numpy as np
 from ..errors import PostgresError
 
 LONGEST_NAME = 63  # bytes of a column's name
-_OWN_COLUMNS = ("id", "embedding")
-_SYSTEM_COLUMNS = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
+_OTHER_COLUMNS = ("id", "embedding", "tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
 _EPOCH = 946_684_800_000_000  # microseconds from 1970 to 2000, from which PostgreSQL counts
 _FIRST_TIMESTAMP, _END_OF_TIMESTAMPS = -211_813_488_000_000_000, 9_223_371_331_200_000_000  # since 2000
 
@@ -238,7 +237,7 @@ def kind_of(attribute: NamedAttribute, kinds: Mapping[str, ColumnKind] = KINDS) 
     name = attribute.name
     if attribute.kind not in kinds:
         raise PostgresError(f"attribute '{name}' is of kind '{attribute.kind}': use {', '.join(kinds)}")
-    if name in (*_OWN_COLUMNS, *_SYSTEM_COLUMNS):
+    if name in _OTHER_COLUMNS:
         raise PostgresError(f"an attribute named '{name}' would have the name of another column: rename it")
     if not name or "\0" in name or len(name.encode()) > LONGEST_NAME:
         raise PostgresError(
@@ -264,7 +263,7 @@ def quoted(name: str) -> str:
 
 
 class SmallLabelsKind(LabelsKind):
-    """A set of labels a row, as smallint[]: what pgvectorscale has in its index."""
+    """A set of labels a row, as smallint[]: those of two bytes, which pgvectorscale has in its index."""
 
     type_name, element = "smallint[]", "int2"
     oid = 21
