@@ -135,7 +135,7 @@ def test_without_clients_the_files_have_their_names_and_more_in_them(three_runs:
     assert point["warmup"] == "auto"
     assert point["warmup_queries"] > 0
     assert point["warmup_settled"]
-    assert point["prewarmed_by"] in ("pg_prewarm", "read")
+    assert point["prewarmed_by"] == "pg_prewarm"
 
 
 def test_the_blocks_of_the_first_run_are_not_those_of_the_warm_up(folder: Path, three_runs: dict[str, Any]):

@@ -25,9 +25,11 @@ _VACUUM = (
 )
 
 
-def progress_bar(total: int, doing: str) -> "tqdm[Any]":
+def progress_bar(total: int, doing: str, done: int = 0) -> "tqdm[Any]":
     """Make a bar with rate and time left; it shows on a terminal only, and goes when it is done."""
-    return tqdm(total=total, desc=doing, unit=" rows", unit_scale=True, disable=None, leave=False)
+    return tqdm(
+        total=total, initial=done, desc=doing, unit=" rows", unit_scale=True, disable=None, leave=False
+    )
 
 
 def index_progress(

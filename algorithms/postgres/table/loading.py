@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
-from tqdm import tqdm
 
 from .. import catalog
 from ..catalog import LoadedTable, relation_bytes
 from ..environment import load_option
 from ..errors import PostgresError
 from ..servers import Server
+from ..servers.progress import progress_bar
 from . import Column
 from .tables import FREEZE_BYTES, analyze, copy_vectors, create_table, table_bytes
 
@@ -59,25 +59,6 @@ def missing_chunks(rows: int, loaded: Iterable[range], chunk_rows: int) -> list[
     return chunks
 
 
-class LoadingBar(tqdm):
-    """Rows that were sent, rows/s, MB/s and the time left; on a terminal only, and gone when it is done."""
-
-    def __init__(self, rows: int, loaded: int, row_bytes: int) -> None:
-        """Start at the rows that are loaded already."""
-        self._row_bytes = row_bytes
-        super().__init__(
-            total=rows, initial=loaded, desc="loading", unit=" rows", unit_scale=True,
-            disable=None, delay=1, leave=False,
-        )  # fmt: skip
-
-    @property
-    def format_dict(self) -> dict[str, Any]:
-        """What a display is made of: tqdm's own, and MB/s."""
-        shown = dict(super().format_dict)
-        rate = shown["rate"] or (shown["n"] - shown["initial"]) / max(shown["elapsed"], 1e-9)
-        return shown | {"postfix": f"{rate * self._row_bytes / 2**20:.0f} MB/s"}
-
-
 class ChunkedLoad:
     """A table's load over several connections, each chunk with the row that records it in one transaction.
 
@@ -101,7 +82,7 @@ class ChunkedLoad:
         rows = self._train.shape[0]
         loaded = self._open_table(connection)
         self._todo = missing_chunks(rows, loaded, chunk_rows)[::-1]
-        with LoadingBar(rows, sum(map(len, loaded)), self._column.row_bytes) as self._bar:
+        with progress_bar(rows, "loading", sum(map(len, loaded))) as self._bar:
             self._load_all(min(threads, len(self._todo)))
         self._freeze(connection)
         with connection.transaction():
@@ -204,7 +185,7 @@ def load_whole(
     """Make the table and load it in one transaction, where possible without the log; return the seconds."""
     rows = train.shape[0]
     started = time.perf_counter()
-    with connection.transaction(), LoadingBar(rows, 0, column.row_bytes) as bar:
+    with connection.transaction(), progress_bar(rows, "loading") as bar:
         create_table(connection, name, column)
         copy_vectors(connection, name, train, column, advanced=bar.update)
         analyze(connection, name, column)
