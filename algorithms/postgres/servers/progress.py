@@ -3,7 +3,7 @@
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -18,11 +18,6 @@ _INDEX = (
     " FROM pg_stat_progress_create_index WHERE pid = %s"
 )
 _SIZE = "SELECT pg_database_size(current_database())"
-_VACUUM = (
-    "SELECT phase, 0, 0, CASE phase WHEN 'scanning heap' THEN heap_blks_scanned"
-    " WHEN 'vacuuming heap' THEN heap_blks_vacuumed ELSE 0 END, heap_blks_total, 0"
-    " FROM pg_stat_progress_vacuum WHERE pid = %s"
-)
 
 
 def progress_bar(total: int, doing: str, done: int = 0) -> "tqdm[Any]":
@@ -32,31 +27,19 @@ def progress_bar(total: int, doing: str, done: int = 0) -> "tqdm[Any]":
     )
 
 
-def index_progress(
-    server: Server, backend: int, rows: int, disk_bytes: int = 0
-) -> AbstractContextManager[None]:
+@contextmanager
+def index_progress(server: Server, backend: int, rows: int, disk_bytes: int = 0) -> Iterator[None]:
     """Show how far the CREATE INDEX of another connection's backend has come, phase by phase.
 
     An access method may count nothing while its workers build, or while it writes what they have built. Then
     the bar goes by what was written of `disk_bytes`, the index's estimated size; 0 if that is unknown.
     """
-    return _progress(server, _INDEX, backend, progress_bar(rows, "building index"), disk_bytes)
-
-
-def vacuum_progress(server: Server, backend: int, rows: int) -> AbstractContextManager[None]:
-    """Show how far the VACUUM of another connection's backend has come; of its indexes, only the phase."""
-    return _progress(server, _VACUUM, backend, progress_bar(rows, "vacuuming"))
-
-
-@contextmanager
-def _progress(
-    server: Server, sql: str, backend: int, bar: "tqdm[Any]", disk_bytes: int = 0
-) -> Iterator[None]:
+    bar = progress_bar(rows, "building index")
     if bar.disable:
         yield
         return
     done = threading.Event()
-    arguments = (server, sql, backend, bar, done, disk_bytes)
+    arguments = (server, backend, bar, done, disk_bytes)
     watcher = threading.Thread(target=_watch, args=arguments, daemon=True)
     watcher.start()
     try:
@@ -67,16 +50,14 @@ def _progress(
         bar.close()
 
 
-def _watch(
-    server: Server, sql: str, backend: int, bar: "tqdm[Any]", done: threading.Event, disk_bytes: int
-) -> None:
+def _watch(server: Server, backend: int, bar: "tqdm[Any]", done: threading.Event, disk_bytes: int) -> None:
     phase, rows = "", int(bar.total or 0)
     try:
         with server.connect() as connection:
             # The new index itself is not yet visible here, the folder of its files is.
             before = connection.execute(_SIZE).fetchone()
             while not done.wait(_POLL_SECONDS):
-                row = connection.execute(sql, [backend]).fetchone()
+                row = connection.execute(_INDEX, [backend]).fetchone()
                 if row is None or before is None:
                     continue
                 name, *counts, size = row
