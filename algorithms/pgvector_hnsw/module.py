@@ -9,7 +9,7 @@ from ..postgres.errors import PostgresError
 from ..postgres.forms import pgvector_form
 from ..postgres.index.divisions import DIVISION_ARGUMENTS, chosen_division
 from ..postgres.module import Index, PostgresANN, SearchRange
-from ..postgres.settings import MIB, size_text
+from ..postgres.settings import MIB, aligned, size_text
 
 MOST_CANDIDATES = 1000  # of a query
 ITERATIVE_SCANS = ("off", "strict_order", "relaxed_order")
@@ -109,8 +109,8 @@ def graph_bytes(rows: int, value_bytes: int, m: int) -> int:
     2 m neighbours of 16 bytes on level 0 and m on each level above. A node reaches level L with probability
     (1/m)^L, which makes 1/(m-1) upper levels on average. efConstruction has no part in it.
     """
-    level_zero = 128 + _aligned(value_bytes) + 8 + _aligned(8 + 32 * m)
-    upper = (8 + _aligned(8 + 16 * m)) / (m - 1)
+    level_zero = 128 + aligned(value_bytes) + 8 + aligned(8 + 32 * m)
+    upper = (8 + aligned(8 + 16 * m)) / (m - 1)
     return math.ceil(rows * (level_zero + upper))
 
 
@@ -121,11 +121,7 @@ def index_bytes(rows: int, value_bytes: int, m: int) -> int:
     6 bytes each, and two line pointers; a node that does not fit takes two pages. Upper levels add m
     neighbours to a node for each, 1/(m-1) levels on average. One more page describes the index.
     """
-    node = _aligned(72 + value_bytes) + _aligned(4 + 2 * m * 6) + 8
+    node = aligned(72 + value_bytes) + aligned(4 + 2 * m * 6) + 8
     whole_nodes = 8160 // node or 0.5
     pages_a_node = max(1 / whole_nodes, (node + 6 * m / (m - 1)) / 8160)
     return (math.ceil(rows * pages_a_node) + 1) * 8192
-
-
-def _aligned(size: int) -> int:
-    return -(-size // 8) * 8

@@ -7,7 +7,7 @@ from ..postgres.arguments import named, one_of, take_arguments, whole_number
 from ..postgres.errors import PostgresError
 from ..postgres.forms import pgvector_form
 from ..postgres.module import Index, PostgresANN, SearchRange
-from ..postgres.settings import MIB, size_text
+from ..postgres.settings import MIB, aligned, size_text
 
 FORMS = ("vector", "halfvec", "bit_hamming")  # it has no operator class for Jaccard's distance, nor for L1
 MOST_LISTS = 32_768
@@ -117,7 +117,6 @@ def index_bytes(rows: int, value_bytes: int, lists: int) -> int:
 
     A page of 8 KiB has 8,160 bytes for tuples of 8 bytes, the value, and a line pointer.
     """
-    a_page = 8160 // (-(-(8 + value_bytes) // 8) * 8 + 4) or 1
-    centres = math.ceil(lists / (8160 // (-(-(8 + value_bytes) // 8) * 8 + 4) or 1))
-    pages = max(math.ceil(rows / a_page + lists / 2), lists) + centres + 1
+    a_page = 8160 // (aligned(8 + value_bytes) + 4) or 1
+    pages = max(math.ceil(rows / a_page + lists / 2), lists) + math.ceil(lists / a_page) + 1
     return pages * 8192

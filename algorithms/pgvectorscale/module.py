@@ -9,7 +9,7 @@ from ..postgres.arguments import one_of, take_arguments, whole_number
 from ..postgres.errors import PostgresError
 from ..postgres.forms import vector_form
 from ..postgres.module import Index, PostgresANN, SearchRange
-from ..postgres.settings import MIB, size_text
+from ..postgres.settings import MIB, aligned, size_text
 
 MOST_CANDIDATES, MOST_RESCORED = 10_000, 1_000  # of a query
 ROOM = 8160  # of a page of 8 KiB, for nodes and their line pointers
@@ -141,5 +141,5 @@ class PGVectorScale(PostgresANN):
         code = 8 * math.ceil(dimension * bits / 64)
         graph = (48 + 72 * self._neighbors) / 0.8
         if self._is_plain:
-            return -(-4 * dimension // 8) * 8 + 8 * self._neighbors + 32, math.ceil(graph)
+            return aligned(4 * dimension) + 8 * self._neighbors + 32, math.ceil(graph)
         return code + 8 * self._neighbors + 32, math.ceil(max(graph, (32 + code) / 0.2))

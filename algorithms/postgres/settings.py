@@ -104,6 +104,11 @@ def size_text(size: int) -> str:
     return f"{number:,.0f} {unit}" if number >= 99.95 else f"{number:.3g} {unit}"
 
 
+def aligned(size: int) -> int:
+    """Round bytes up to whole eight, in which PostgreSQL places what it stores."""
+    return -(-size // 8) * 8
+
+
 def apply_settings(connection: psycopg.Connection[Any], settings: Mapping[str, str]) -> None:
     """Set them for the rest of a session."""
     for name, value in settings.items():

@@ -1,4 +1,4 @@
-"""What every source of centroids offers, and the table of centroids that VectorChord builds an index from.
+"""Sources of centroids, those that the user supplies, and the table that VectorChord builds an index from.
 
 The table has the columns id, parent and vector. It holds every list's centroid and, above them, the centroids
 of the coarser levels up to one root, which has no parent. If no row has a parent, VectorChord makes the root

@@ -1,9 +1,10 @@
-"""The forms of vectors that VectorChord's indexes take."""
+"""Forms of vectors that VectorChord's indexes take, the lists that they should have, and their size."""
 
 import math
 
 from ..postgres.errors import PostgresError
 from ..postgres.forms import Form, cast_form, halfvec_form, vector_form
+from ..postgres.settings import aligned
 
 FORMS = ("vector", "halfvec", "rabitq8", "rabitq4")
 _SINCE_1_1 = ("rabitq8", "rabitq4")
@@ -65,7 +66,7 @@ def index_bytes(
     pieces = _pieces(value_bytes)
     links = 0 if in_table else len(pieces)
     vectors = 0 if in_table else rows * sum(_pages(24 + piece) for piece in pieces)
-    codes = rows * _pages(40 + _aligned(4 * links) + 8 * math.ceil(dimension / 64))
+    codes = rows * _pages(40 + aligned(4 * links) + 8 * math.ceil(dimension / 64))
     packed = rows / 32 * _pages(976 + 128 * links + 4 * dimension)
     level = centroids * sum(_pages(16 + piece) for piece in pieces)
     pages = vectors + codes + lists / 2 + packed / lists + level + 3 * lists + _PARALLEL_PAGES
@@ -83,9 +84,5 @@ def _pieces(size: int) -> list[int]:
 
 def _pages(size: int) -> float:
     """Pages that a tuple takes on average: several share one, none begins on one and ends on another."""
-    size = _aligned(size) + 4
+    size = aligned(size) + 4
     return 1 / (_ROOM // size) if size <= _ROOM else size / _ROOM
-
-
-def _aligned(size: int) -> int:
-    return -(-size // 8) * 8

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ..postgres.arguments import named, take_arguments, whole_number
 from ..postgres.errors import PostgresError
 from ..postgres.module import Index, PostgresANN, SearchRange
-from ..postgres.settings import size_text
+from ..postgres.settings import aligned, size_text
 from ..vchord.forms import check_form, vchord_form
 
 MOST_CANDIDATES = 65_535  # of a query
@@ -101,15 +101,11 @@ def index_bytes(rows: int, dimension: int, value_bytes: int, m: int, bits: int) 
     A page of codes has 32 bytes, the code and 8 for each piece of the vector, and leads to pages of its own
     with the vectors: 32 bytes, `value_bytes`, 12 for each neighbour.
     """
-    neighbours = _aligned(12 * m)
+    neighbours = aligned(12 * m)
     last = min(value_bytes, LARGEST_PIECE - neighbours)
     pieces = [min(LARGEST_PIECE, value_bytes - start) for start in range(last, value_bytes, LARGEST_PIECE)]
     code = 32 + 8 * bits * math.ceil(dimension / 64) + 8 * (len(pieces) + 1)
     full, rest = divmod(rows, on_a_page := ROOM // (code + 4))
-    a_row = sum(1 / (ROOM // (36 + _aligned(piece))) for piece in [last + neighbours, *pieces])
+    a_row = sum(1 / (ROOM // (36 + aligned(piece))) for piece in [last + neighbours, *pieces])
     pages = full * (1 + math.ceil(on_a_page * a_row)) + (1 + math.ceil(rest * a_row) if rest else 0)
     return (pages + 1) * 8192
-
-
-def _aligned(size: int) -> int:
-    return -(-size // 8) * 8
