@@ -20,8 +20,8 @@ from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.environment import variable
 from ann_benchmarks.algorithms.postgres.servers import Server
-from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation, installed_binaries
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation, installed_binaries
 from ann_benchmarks.load.clients import open_clients
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.spans import Measured, closed_loop

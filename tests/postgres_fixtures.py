@@ -13,8 +13,8 @@ import pytest
 from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.module import PostgresANN
 from ann_benchmarks.algorithms.postgres.servers import Server
-from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 
 from .programs import temporary_folder
 

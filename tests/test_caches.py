@@ -9,7 +9,6 @@ import pytest
 
 from ann_benchmarks.algorithms.postgres.catalog import relation_bytes
 from ann_benchmarks.algorithms.postgres.servers import Server, caches
-from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.caches import (
     Warmth,
     cache_files,
@@ -18,6 +17,7 @@ from ann_benchmarks.algorithms.postgres.servers.caches import (
     is_short,
     take_over,
 )
+from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 
 from .postgres_fixtures import started
 

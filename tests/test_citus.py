@@ -11,16 +11,27 @@ import pytest
 from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
 from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 from ann_benchmarks.algorithms.postgres.topology import citus
-from ann_benchmarks.algorithms.postgres.topology.citus import CitusEngine, sent_to_shards
-from ann_benchmarks.algorithms.postgres.topology.citus_extension import CITUS, drop_unless_loaded
+from ann_benchmarks.algorithms.postgres.topology.citus import CitusEngine
+from ann_benchmarks.algorithms.postgres.topology.citus_cluster import CITUS, drop_abandoned
 
 from .postgres_fixtures import SMALL, copied
 from .programs import temporary_folder
-from .test_shards import COUNT, QUERIES, TRAIN, K, by_clients, fitted, hnsw, killed, shard_servers, shards
+from .test_shards import (
+    COUNT,
+    QUERIES,
+    TRAIN,
+    K,
+    by_clients,
+    fitted,
+    hnsw,
+    loses_the_point_with_a_shard,
+    shard_servers,
+    shards,
+)
 from .vchord_archives import copied_installation
 
 pytestmark = pytest.mark.thorough
@@ -130,21 +141,14 @@ def test_settings_reach_the_shards_and_are_read_back(with_citus, monkeypatch):
         algorithm.set_query_arguments(70)
         algorithm.time_queries(QUERIES[:1], K)
         assert json.loads(algorithm.get_additional()["shard_settings"])["hnsw.ef_search"] == "70"
-        monkeypatch.setattr(CitusEngine, "_use", lambda self, shards, settings: None)
+        monkeypatch.setattr(CitusEngine, "use", lambda *given: None)
         algorithm.set_query_arguments(80)
         with pytest.raises(PostgresError, match="shard 1 runs with hnsw.ef_search = 70 where 80 is expected"):
             algorithm.time_queries(QUERIES[:1], K)
 
 
 def test_a_shard_that_dies_loses_the_point_and_the_next_goes_on(with_citus):
-    with fitted("citus") as algorithm:
-        true = algorithm.time_queries(QUERIES, K)[1]
-        killed(with_citus[2])
-        with pytest.raises(PostgresError, match="shard 2 of 2") as raised:
-            algorithm.time_queries(QUERIES, K)
-        assert "\n" not in str(raised.value)
-        algorithm.recover()
-        assert algorithm.time_queries(QUERIES, K)[1] == true
+    loses_the_point_with_a_shard("citus", with_citus)
 
 
 def test_what_a_killed_run_has_left_is_dropped_before_anything_else(with_citus, monkeypatch):
@@ -157,7 +161,7 @@ def test_what_a_killed_run_has_left_is_dropped_before_anything_else(with_citus, 
         server._required_libraries.remove(CITUS)
         server.restart(SMALL)
         with server.connect() as connection:
-            drop_unless_loaded(server, connection)
+            drop_abandoned(server, connection)
     assert left(with_citus) == []
 
 
@@ -189,9 +193,11 @@ def test_a_plan_that_asks_for_too_much_is_refused():
     def plan(*queries):
         return {"Distributed Query": {"Job": {"Tasks": [{"Query": query} for query in queries]}}}
 
-    whole = "SELECT id FROM ann_benchmarks_citus.distributed_1 distributed ORDER BY d LIMIT '10'::bigint"
-    assert sent_to_shards({"Plans": [plan(whole, whole)]}, 2) == [whole, whole]
+    whole = "SELECT id FROM ann_benchmarks_citus.distributed_{} distributed ORDER BY d LIMIT '10'::bigint"
+    first, second = whole.format(1), whole.format(2)
+    parts = [f"ann_benchmarks_citus.distributed_{number}" for number in (1, 2)]
+    assert CitusEngine.sent({"Plans": [plan(second, first)]}, parts) == [first, second]
     with pytest.raises(PostgresError, match="Citus asks 1 of 2 shards"):
-        sent_to_shards(plan(whole), 2)
+        CitusEngine.sent(plan(first), parts)
     with pytest.raises(PostgresError, match="does not send order and limit"):
-        sent_to_shards(plan(whole.partition(" LIMIT")[0]), 1)
+        CitusEngine.sent(plan(first.partition(" LIMIT")[0]), parts[:1])

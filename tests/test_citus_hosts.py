@@ -1,7 +1,6 @@
 """The shard engine `citus` on servers that run already, which are the same after a run as before."""
 
-from contextlib import ExitStack
-from dataclasses import replace
+from contextlib import ExitStack, nullcontext
 
 import pytest
 
@@ -9,20 +8,19 @@ from ann_benchmarks.algorithms.postgres import catalog, servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers.external import ExternalServer
 from ann_benchmarks.algorithms.postgres.topology import citus as engine
-from ann_benchmarks.algorithms.postgres.topology import citus_extension
-from ann_benchmarks.algorithms.postgres.topology import citus_nodes as nodes
-from ann_benchmarks.algorithms.postgres.topology.citus_extension import (
+from ann_benchmarks.algorithms.postgres.topology import citus_cluster
+from ann_benchmarks.algorithms.postgres.topology.citus_cluster import (
     CITUS,
-    SAVED,
     TABLE,
-    check_citus,
+    check_nodes,
+    check_registered,
     give,
+    place_of,
     take_back,
 )
-from ann_benchmarks.algorithms.postgres.topology.citus_nodes import check_nodes, place_of
 
 from .postgres_fixtures import SMALL
-from .test_citus import servers_with_citus, skip_where_it_is_embedded
+from .test_citus import servers_with_citus
 from .test_shards import COUNT, QUERIES, K, fitted, hnsw
 
 pytestmark = pytest.mark.thorough
@@ -93,7 +91,7 @@ def cluster(hosts):
         for server in reversed(hosts.values()):
             connection = stack.enter_context(server.connect())
             connection.execute("CREATE EXTENSION citus")
-            stack.callback(connection.execute, "DROP EXTENSION IF EXISTS citus CASCADE")
+            stack.callback(drop_extension, server)
         connection.execute("SELECT citus_set_coordinator_host(%s, %s)", place_of(hosts[0]))
         for number in range(1, COUNT + 1):
             connection.execute("SELECT citus_add_node(%s, %s)", place_of(hosts[number]))
@@ -102,6 +100,11 @@ def cluster(hosts):
         yield hosts
         with hosts[0].connect() as connection:
             leave(connection)
+
+
+def drop_extension(server):
+    with server.connect() as connection:  # a server may have been started again
+        connection.execute("DROP EXTENSION IF EXISTS citus CASCADE")
 
 
 def leave(connection):
@@ -131,8 +134,10 @@ def answers_are_true_and_nothing_changes(found):
     assert seen(found) == before
 
 
-def test_hosts_without_citus_have_it_for_the_run_alone(hosts):
-    answers_are_true_and_nothing_changes(hosts)
+def test_hosts_without_a_cluster_are_refused(hosts):
+    before = seen(hosts)
+    refused("^shard 1 of 2: the database lacks the extension 'citus': create it on all servers, register")
+    assert seen(hosts) == before
 
 
 def test_a_cluster_that_is_there_is_used_and_stays_as_it_is(cluster):
@@ -141,61 +146,36 @@ def test_a_cluster_that_is_there_is_used_and_stays_as_it_is(cluster):
         assert connection.execute("SELECT count(*) FROM theirs").fetchone() == (100,)
 
 
-@pytest.mark.parametrize("kind", ["hosts", "cluster"])
-def test_what_a_killed_run_has_left_is_dropped_by_the_next(request, kind, monkeypatch):
-    found = request.getfixturevalue(kind)
-    before = seen(found)
+def test_what_a_killed_run_has_left_is_dropped_by_the_next(cluster, monkeypatch):
+    before = seen(cluster)
     with monkeypatch.context() as patch:
         patch.setattr(engine, "drop_citus", lambda server, connection: None)
         with fitted("citus", hnsw(), 60):
             pass
-    assert seen(found) != before
+    assert seen(cluster) != before
     with fitted("fdw", hnsw(), 60):
         pass
-    assert seen(found) == before
+    assert seen(cluster) == before
 
 
-def test_a_run_that_lives_keeps_what_it_has(hosts):
+def test_a_run_that_lives_keeps_what_it_has(cluster):
     with fitted("citus") as algorithm:
         true = algorithm.time_queries(QUERIES, K)[1]
-        for server in hosts.values():
+        for server in cluster.values():
             other = ExternalServer(server.connection_parameters())
             with other.connect() as connection:
-                citus_extension.drop_abandoned(other, connection)
+                citus_cluster.drop_abandoned(other, connection)
         assert algorithm.time_queries(QUERIES, K)[1] == true
-    with hosts[2].connect() as connection:
+    with cluster[2].connect() as connection:
         assert catalog.try_lock(connection, TABLE)
         refused("^shard 2 of 2: another run asks its shards by Citus here: wait for it")
 
 
-def test_a_host_without_its_library_is_refused(hosts):
-    hosts[2]._required_libraries.remove(CITUS)
-    hosts[2].restart(SMALL)
+def test_a_host_without_its_library_is_refused(cluster):
+    cluster[2]._required_libraries.remove(CITUS)
+    cluster[2].restart(SMALL)
     refused("^shard 2 of 2: the server has to load 'citus' when it starts: add it to shared_preload_libr")
-
-
-def test_a_host_without_the_extension_is_refused(server):
-    skip_where_it_is_embedded()
-    host = ExternalServer(server.connection_parameters())
-    with pytest.raises(
-        PostgresError, match="does not have the extension 'citus': install it, or use another"
-    ):
-        check_citus(host)
-
-
-def test_a_creation_that_would_turn_on_ssl_is_refused(server):
-    with server.connect() as connection:
-        citus_extension._check_creation(connection)
-        connection.execute("SET citus.node_conninfo = 'sslmode=require'")
-        with pytest.raises(
-            PostgresError, match="^CREATE EXTENSION citus would turn on ssl for the whole ser"
-        ):
-            citus_extension._check_creation(connection)
-        connection.execute("SET SESSION AUTHORIZATION pg_monitor")
-        with pytest.raises(
-            PostgresError, match="^user 'ann' may not create the extension 'citus': name a sup"
-        ):
-            citus_extension._check_creation(connection)
+    cluster[2].preload(CITUS)
 
 
 def test_nodes_that_do_not_fit_are_refused(cluster, monkeypatch):
@@ -205,10 +185,6 @@ def test_nodes_that_do_not_fit_are_refused(cluster, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setenv(hosts, f"{host}/:{port},{other}:{port}")
         refused(rf"^shard 1 of 2: the coordinator's Citus has no active node {host}/:{port} \({host}:")
-        patch.setenv(hosts, f"{host}:{port},{host}/:{port}")
-        refused("^shard 2 of 2: this is the server of shard 1: Citus needs one for each")
-        patch.setenv(hosts, f"{host}:{port},{place_of(cluster[0])[0]}:{port}")
-        refused("^shard 2 of 2: this is the server of the coordinator: ")
         patch.setattr(servers, "_current", None)
         patch.setenv("ANN_BENCHMARKS_PG_HOST", other)
         patch.setenv(hosts, f"{host}:{port},{place_of(cluster[0])[0]}:{port}")
@@ -216,51 +192,40 @@ def test_nodes_that_do_not_fit_are_refused(cluster, monkeypatch):
     external = [ExternalServer(server.connection_parameters()) for server in cluster.values()]
     with pytest.raises(PostgresError, match="over all of its 2 nodes, .* among them: name all in .* 2$"):
         check_nodes(external[0], external[1:2])
+    with pytest.raises(PostgresError, match="^Citus asks hosts that run already by their coordinator: name"):
+        check_nodes(cluster[0], external[1:])
     assert seen(cluster) == before
-
-
-def test_a_cluster_of_others_is_left_alone(cluster):
+    shown = "SELECT citus_set_node_property(%s, %s, 'shouldhaveshards', %s)"
     with cluster[0].connect() as connection:
-        leave(connection)
-        connection.execute("DROP EXTENSION citus CASCADE")
-    refused("^shard 1 of 2: database 'ann' has Citus, which the coordinator's has not: name the coordinator")
+        for is_one, words in ((True, "spread the table over the coordinator, too: "), (False, "")):
+            connection.execute(shown, [*place_of(cluster[0]), is_one])
+            with pytest.raises(PostgresError, match=words) if words else nullcontext():
+                check_nodes(external[0], external[1:])
 
 
-def test_servers_of_other_versions_and_accounts_are_refused():
-    one = nodes._Host(("db0", 5432), ("ann", "ann"), 0, "15.0-1", True)
-    nodes._check_alike(one, one)
-    for changes, words in (
-        ({"version": "14.0-1"}, "has Citus 14.0-1, and the coordinator 15.0-1: use the same"),
-        (
-            {"account": ("a", "b")},
-            "user 'ann' in database 'ann', and not as 'a' in 'b': set ANN_BENCHMARKS_PG",
-        ),
-        ({"has_cluster": False}, "has no Citus, which the coordinator's has: name hosts of its cluster in"),
-    ):
-        with pytest.raises(PostgresError, match=words):
-            nodes._check_alike(one, replace(one, **changes))
+def test_many_nodes_are_named_in_part():
     five = [(f"db{number}", 5432) for number in range(1, 6)]
     with pytest.raises(
         PostgresError, match=r"db9:5432 \(db1:5432, db2:5432, db3:5432, db4:5432 and 1 more\)"
     ):
-        nodes._check_registered([("db1", 5432), ("db9", 5432)], five)
+        check_registered([("db1", 5432), ("db9", 5432)], five)
     with pytest.raises(PostgresError, match="over all of its 5 nodes, db5:5432 among them: name all"):
-        nodes._check_registered(five[:4], five)
+        check_registered(five[:4], five)
 
 
-def test_a_user_has_the_same_settings_again(server):
-    table = "public.settings_before"
+def test_a_user_has_the_same_settings_again(server, monkeypatch):
+    monkeypatch.setattr(citus_cluster, "SAVED", table := "public.settings_before")
     now = "SELECT setconfig FROM pg_db_role_setting WHERE setrole = 'ann'::regrole"
     with server.connect() as connection:
         connection.execute(OWN_SETTINGS)
         before = connection.execute(now).fetchall()
-        give(connection, table, {"work_mem": "6MB", "enable_sort": "off"})
-        give(connection, table, {"work_mem": "7MB", "hnsw.ef_search": "50"})
+        give(connection, {"work_mem": "6MB", "enable_sort": "off"})
+        give(connection, {"work_mem": "7MB", "hnsw.ef_search": "50"})
         (found,) = connection.execute(now).fetchone()
         assert sorted(found) == ["hnsw.ef_search=50", "jit=off", "work_mem=7MB"]
         with pytest.raises(PostgresError, match="the server refuses work_mem = x"):
-            give(connection, table, {"work_mem": "x"})
-        take_back(connection, table)
+            give(connection, {"work_mem": "x"})
+        take_back(connection)
         assert sorted(connection.execute(now).fetchone()[0]) == sorted(before[0][0])
         connection.execute(f"DROP TABLE {table}; {NO_SETTINGS}")
-        take_back(connection, SAVED)  # which is not there
+        take_back(connection)  # the table is not there

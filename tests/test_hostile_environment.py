@@ -23,8 +23,8 @@ from ann_benchmarks.algorithms.postgres.environment import (
 )
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server, _make_server
-from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 
 from .postgres_fixtures import clustered
 from .programs import run_program, temporary_folder

@@ -19,9 +19,9 @@ import yaml
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import archive as archives
 from ann_benchmarks.algorithms.postgres.servers import releases
-from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation, install, read_release
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.releases import InstallableExtension
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.download import fetching

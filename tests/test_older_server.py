@@ -7,9 +7,9 @@ import pytest
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.algorithms.postgres.servers.binaries import built_version, embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+from ann_benchmarks.algorithms.postgres.servers.programs import built_version, embedded_installation
 
 from .postgres_fixtures import SMALL, clustered, fitted, measured_recall
 

@@ -15,8 +15,8 @@ from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW, graph_b
 from ann_benchmarks.algorithms.postgres import catalog, servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server
-from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 from ann_benchmarks.algorithms.postgres.settings import size_text
 from ann_benchmarks.common.numbers import size_text as framework_size_text
 

@@ -12,8 +12,8 @@ import pytest
 from ann_benchmarks.algorithms.pgvectorscale.module import PGVectorScale
 from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.servers import Server, progress, releases
-from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
+from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 from ann_benchmarks.algorithms.postgres.settings import current_setting
 from ann_benchmarks.algorithms.postgres.writing.pool import INSERT
 from ann_benchmarks.common.errors import UserError

@@ -21,11 +21,11 @@ from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import account as accounts
 from ann_benchmarks.algorithms.postgres.servers import cluster, local
 from ann_benchmarks.algorithms.postgres.servers.account import ServerAccount, server_account
-from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.cluster import ClusterFolder, default_folder
 from ann_benchmarks.algorithms.postgres.servers.folder_files import place_for_root
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.servers.machine import drop_from_cache
+from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 from tiers.machine import drop_caches
 
 from .programs import temporary_folder

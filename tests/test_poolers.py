@@ -3,7 +3,7 @@
 import json
 import subprocess
 import threading
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,23 +28,12 @@ from ann_benchmarks.algorithms.postgres.topology.pgbouncer import (
 )
 from ann_benchmarks.algorithms.postgres.topology.pooled import pooler_cpu
 from ann_benchmarks.algorithms.postgres.topology.pooled_session import TransactionConnection
-from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.definitions.selection import apply_servers
-from ann_benchmarks.definitions.servers import POOLERS, Pooled, every_pooled
-from ann_benchmarks.fields.series import Series, series_from
-from ann_benchmarks.jobs.events import PointDone
-from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
-from ann_benchmarks.load.request import Load
-from ann_benchmarks.load.warmup import Warmup
-from ann_benchmarks.measure.job import carry_out
-from ann_benchmarks.plugin import Plugin, PluginClass
-from ann_benchmarks.results.comparable import comparable
+from ann_benchmarks.definitions.servers import POOLERS, Pooled
+from ann_benchmarks.plugin import PluginClass
 from ann_benchmarks.results.environment import environment_of
-from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.results.warnings import remarks
 
-from .report_data import make_run
-from .test_shards import HNSW, QUERIES, TRAIN, K, by_clients, hnsw, killed
+from .test_shards import HNSW, QUERIES, TRAIN, K, by_clients, hnsw, killed, measured
 
 pytestmark = pytest.mark.thorough
 
@@ -128,13 +117,10 @@ def test_more_clients_than_server_connections_share_them(plugin_server, installe
     with pooled(checked(installed, name)) as algorithm:
         assert algorithm.most_clients() > 500  # which the server would take
         # Those of one process connect in threads, of which one may hold what another one waits for.
-        opened = algorithm.open_clients(QUERIES, K, 32)
-        try:
+        with closing(algorithm.open_clients(QUERIES, K, 32)) as opened:
             opened.prepare([np.arange(len(QUERIES))] * 32, seconds=0.1)
             opened.run()
             sent = sum(len(run.sent) for run in opened.answers())
-        finally:
-            opened.close()
         assert sent >= 32 and algorithm.get_additional()["pooler_connections"] == 2
     with pooled(SESSION) as algorithm:
         assert algorithm.most_clients() == 500
@@ -197,16 +183,13 @@ def test_what_changes_within_a_run_is_noticed_after_it(plugin_server, pooler):
             opened.close()
         if pooler == SESSION:
             return  # nobody else reaches its connection
-        opened = algorithm.open_clients(QUERIES, K, 1)
-        try:
+        with closing(algorithm.open_clients(QUERIES, K, 1)) as opened:
             opened.prepare([np.arange(len(QUERIES))])
             with through(algorithm) as other:
                 other.execute("SET enable_seqscan = on")
             opened.run()
             with pytest.raises(PostgresError, match="client 1 of 1: queries run with enable_seqscan = on"):
                 opened.answers()
-        finally:
-            opened.close()
 
 
 def test_settings_that_the_first_query_of_a_connection_fails_to_make_are_noticed(
@@ -259,16 +242,13 @@ def test_a_pooler_that_dies_loses_the_point_and_nothing_is_left(plugin_server, p
         assert "\n" not in str(raised.value)
         algorithm.recover()
         assert left_of(algorithm, plugin_server) == (None, None)
-        opened = algorithm.open_clients(QUERIES, K, 4)
-        try:
+        with closing(algorithm.open_clients(QUERIES, K, 4)) as opened:
             opened.prepare([np.arange(len(QUERIES))] * 4)
             pooler_of(algorithm).process.kill()
             with pytest.raises(
                 PostgresError, match="client.* of 4: pgbouncer does not answer: the"
             ) as raised:
                 opened.run()
-        finally:
-            opened.close()
         assert "\n" not in str(raised.value)
         algorithm.recover()
         assert by_clients(algorithm, QUERIES)[0] == true[0]
@@ -338,17 +318,9 @@ def test_what_a_pooler_cannot_have_is_refused(plugin_server, installed, monkeypa
 
 
 def test_a_point_says_through_which_pooler_it_was_measured(plugin_server, workspace, pooler):
-    load = {"load": Load(2, seconds=0.3), "warmup": Warmup("queries", 10)}
-    job = Job(
-        replace(HNSW, servers=Pooled(pooler, 2 if pooler != SESSION else None)),
-        *([[50]], "tiny", K, Procedure(1, **load), Execution(show_progress=False)),
-    )
-    events: list = []
-    carry_out(JobRequest(job), events.append)
-    (done,) = [event for event in events if isinstance(event, PointDone)]
-    (run,) = load_runs([done.path])
+    path, run = measured(replace(HNSW, servers=Pooled(pooler, 2 if pooler != SESSION else None)), 50)
     pool = "" if pooler == SESSION else "-pool2"
-    assert done.path.parent.name == f"hnsw-{pooler.replace(':', '-')}{pool}-c2"
+    assert path.parent.name == f"hnsw-{pooler.replace(':', '-')}{pool}-c2"
     assert run.series.pooler == pooler and run.metrics["recall"] > 0.9
     assert 0 < run.attrs["pooler_cpu_seconds_per_query"] < 0.01 and 0 < run.attrs["pooler_busy_share"] <= 1
     assert run.attrs["server_cpu_seconds_per_query"] > 0
@@ -363,33 +335,6 @@ def test_the_pooler_is_no_other_process_that_takes_cpu(plugin_server, pooler):
             processes = watch.processes()
         watch.close()
         assert {pooler_of(algorithm).process.pid, plugin_server._process.pid} == {*processes}
-
-
-def test_poolers_are_contenders_with_names_of_their_own():
-    assert tuple(PLUGIN_POOLERS) == POOLERS
-    assert apply_servers([HNSW], every_pooled([None])) == [HNSW]
-    every = apply_servers([HNSW], every_pooled([None, SESSION, TRANSACTION], [8]))
-    assert [one.family.removeprefix("hnsw") for one in every] == [
-        *("", "-pgbouncer-session", "-pgbouncer-transaction-pool8")
-    ]
-    assert every[2].plain == HNSW
-    series = Job(every[2], [[50]], "tiny", K).series
-    assert series.label == "hnsw-pgbouncer-transaction-pool8" and not series.conditions
-    assert series_from(json.loads(series.as_json())) == series
-    assert Series("hnsw", "0.8", clients=32, settings="jit=on", pooler=LOCAL).label == (
-        "hnsw-0.8-pgbouncer-transaction-local-jit=on-c32"
-    )
-    plain, through_one = make_run("hnsw"), make_run("hnsw")
-    through_one = replace(through_one, series=through_one.series.replaced(pooler=SESSION))
-    assert (
-        comparable([plain, through_one]) == [plain, through_one]
-        and plain.series.family != through_one.series.family
-    )
-
-
-def test_a_plugin_without_a_server_is_refused():
-    with pytest.raises(UserError, match="^object has one server, or none: leave --pooler out$"):
-        Plugin(object()).set_servers("pooler", {"pooler": SESSION})
 
 
 @pytest.mark.parametrize("name", [TRANSACTION, LOCAL])

@@ -9,8 +9,8 @@ import pytest
 
 from ann_benchmarks.algorithms.postgres.errors import NotInstalledError, PostgresError
 from ann_benchmarks.algorithms.postgres.servers import releases
-from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
+from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.installing import local as wheels
 

@@ -1,6 +1,5 @@
 """Jobs on replicas: what is stored of points and of writes beside queries, names, options, lag."""
 
-import json
 import os
 import re
 from dataclasses import replace
@@ -8,30 +7,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ann_benchmarks.algorithms.postgres.topology.lag import WrittenLog
-from ann_benchmarks.algorithms.postgres.topology.watch import SeveralWatch
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.algorithms.postgres.topology.replica import WrittenLog
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.definitions.selection import apply_servers
-from ann_benchmarks.definitions.servers import Replicas, every_replicas
-from ann_benchmarks.fields.series import Series, series_from
-from ann_benchmarks.jobs.events import PhaseDone, PointDone
+from ann_benchmarks.definitions.servers import Replicas
+from ann_benchmarks.jobs.events import PhaseDone
 from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
 from ann_benchmarks.load.request import Load
-from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.load.workload import Workload
 from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.measure.workloads import queries as querying
 from ann_benchmarks.monitoring.stored import monitored_from
-from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.reporting.workloads import write_statements, write_table
-from ann_benchmarks.results.comparable import comparable
 from ann_benchmarks.results.records import iter_record_paths, read_record
-from ann_benchmarks.results.runs import load_runs
 
 from .conftest import make_dataset
-from .report_data import make_run, make_writes
+from .report_data import make_writes
 from .test_replicas import COUNT, GIVEN, K, all_servers, primary
+from .test_shards import measured
 
 pytestmark = pytest.mark.thorough
 
@@ -50,11 +42,8 @@ def done_by(job, kind):
 
 
 def test_a_point_says_by_how_many_replicas_it_was_answered(primary, workspace):
-    load = {"load": Load(3, seconds=0.4), "warmup": Warmup("queries", 10)}
-    job = Job(REPLICATED, [[0]], "tiny", K, Procedure(1, **load), Execution(show_progress=False))
-    (done,) = done_by(job, PointDone)
-    (run,) = load_runs([done.path])
-    assert done.path.parent.name == "exact-replicas2-c3" and run.series.replicas == COUNT
+    path, run = measured(REPLICATED, 0, 3)
+    assert path.parent.name == "exact-replicas2-c3" and run.series.replicas == COUNT
     assert run.metrics["recall"] == 1 and min(run.attrs["replica_queries"]) > 0
     assert sum(run.attrs["replica_queries"]) == run.attrs["queries_asked"]
     assert run.attrs["server_cpu_seconds_per_query"] > run.attrs["primary_cpu_seconds_per_query"] >= 0
@@ -111,46 +100,6 @@ def test_segments_are_joined_by_what_their_facts_are():
         {"a": 2.0, "a_max": 5.0, "replica_queries": [3, 4]},
     ])  # fmt: skip
     assert joined == {"a": 1.5, "a_max": 5.0, "replica_queries": [4, 6]}
-
-
-def test_the_work_of_a_primary_is_in_the_sum_and_by_itself():
-    class Watch:
-        def __init__(self, cpu):
-            self.cpu = cpu
-
-        def facts(self, queries):
-            per_query = {"server_cpu_seconds_per_query": self.cpu, "table_blocks_hit_per_query": self.cpu}
-            return {**per_query, "shared_buffers": 7, "wait_events": str(self.cpu)}
-
-    watch = SeveralWatch([Watch(2.0), Watch(4.0)], ("primary", Watch(1.0)))
-    assert watch.facts(1) == {
-        "server_cpu_seconds_per_query": 7.0, "primary_cpu_seconds_per_query": 1.0,
-        "table_blocks_hit_per_query": 6.0, "shared_buffers": 14, "wait_events": "2.0",
-    }  # fmt: skip
-
-
-def test_replicas_are_contenders_with_names_of_their_own():
-    assert apply_servers([EXACT], every_replicas([0])) == [EXACT]
-    none, one, two = apply_servers([EXACT], every_replicas([0, 1, 2]))
-    assert [each.family for each in (none, one, two)] == ["exact", "exact-replicas1", "exact-replicas2"]
-    # The primary has the same settings, whoever is asked.
-    assert none.servers == Replicas(0) and {each.servers.most for each in (none, one, two)} == {2}
-    assert two.plain == EXACT
-    assert Job(none, [[0]], "tiny", K).series == Series("exact")
-    series = Job(two, [[0]], "tiny", K).series
-    assert series.label == "exact-replicas2" and not series.conditions
-    assert series_from(json.loads(series.as_json())) == series
-    assert Series("hnsw", "0.8", clients=16, settings="jit=on", replicas=2).label == (
-        "hnsw-0.8-replicas2-jit=on-c16"
-    )
-    whole, copied = make_run("hnsw"), make_run("hnsw")
-    copied = replace(copied, series=copied.series.replaced(replicas=2))
-    assert comparable([whole, copied]) == [whole, copied] and whole.series.family != copied.series.family
-
-
-def test_a_plugin_without_a_server_is_refused():
-    with pytest.raises(UserError, match="^object has one server, or none: leave --replicas out$"):
-        Plugin(object()).set_servers("replicas", {"count": 2})
 
 
 def test_time_in_which_a_run_is_held_is_no_lag():

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import numpy as np
 import psutil
@@ -17,12 +17,12 @@ from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.index import fitting
 from ann_benchmarks.algorithms.postgres.servers import machine, standby
-from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.external import ExternalServer
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 from ann_benchmarks.algorithms.postgres.session.session import SessionFacts
 from ann_benchmarks.algorithms.postgres.topology import replica as replicas
-from ann_benchmarks.algorithms.postgres.topology.lag import settled
+from ann_benchmarks.algorithms.postgres.topology.replica import settled
 
 from .postgres_fixtures import SMALL, copied
 from .programs import ROOT, temporary_folder, until
@@ -93,8 +93,7 @@ def asked(server):
 def test_clients_are_dealt_to_the_standbys_in_turn_and_the_primary_is_not_asked(primary):
     with fitted(COUNT, PGVectorHNSW("euclidean", BUILD), 200) as algorithm:
         assert algorithm.time_queries(QUERIES, K)[1] == found_by(algorithm) == TRUE
-        opened = algorithm.open_clients(QUERIES, K, 5)
-        try:
+        with closing(algorithm.open_clients(QUERIES, K, 5)) as opened:
             parents = [psutil.Process(member.backend).ppid() for member in opened.members]
             postmasters = [server._process.pid for server in standbys()]
             assert parents == [postmasters[client % COUNT] for client in range(5)]
@@ -103,8 +102,6 @@ def test_clients_are_dealt_to_the_standbys_in_turn_and_the_primary_is_not_asked(
             opened.run()
             opened.answers()
             assert opened.facts() == {"replica_queries": [1 + 3 + 5, 2 + 4]}
-        finally:
-            opened.close()
         facts = algorithm.get_additional()
         settings = json.loads(facts["settings"])
         assert settings["hnsw.ef_search"] == "200" and "primary_conninfo" not in settings

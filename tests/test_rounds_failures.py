@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs import earlier, job
+from ann_benchmarks.jobs import job, plan
 from ann_benchmarks.jobs.job import Job, Procedure
 from ann_benchmarks.jobs.rounds import Rounds
 from ann_benchmarks.measure.rounds import is_of_others
@@ -96,6 +96,6 @@ def test_a_race_that_is_cut_takes_the_place_of_nothing_and_is_not_finished(works
     assert is_of_others(path, {"rounds": "of another race"}) and not is_of_others(path, {"rounds": mark})
     assert not is_of_others(path.with_name("none.hdf5"), {"rounds": mark})
     assert "nothing to do" in workspace.run().stdout
-    monkeypatch.setattr(earlier, "read_attributes", lambda path: {"rounds": mark})  # without their end
-    cut = earlier.unfinished(path, Procedure(), "")
+    monkeypatch.setattr(plan, "read_attributes", lambda path: {"rounds": mark})  # without their end
+    cut = plan.unfinished(path, Procedure(), "")
     assert cut is not None and cut.endswith("is of rounds that were interrupted")

@@ -21,12 +21,9 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import GB, MB
 from ann_benchmarks.definitions.servers import (
     ONE_SERVER,
-    Pooled,
     Replicas,
     Servers,
     Shards,
-    every_replicas,
-    largest,
 )
 from ann_benchmarks.results.comparable import Comparison
 from ann_benchmarks.submission.checking.identity import tier_problems
@@ -146,18 +143,6 @@ def test_servers_of_one_size_are_measured_also_after_a_kill(
         assert point["tier_available"] == pytest.approx(RAM, rel=0.05) and "memory_divided_by" not in point
         assert "-cgroup-sb32MB-ram160MB" in name
     assert "nothing to do" in swept(folder, *OPTIONS, *options)
-
-
-def test_servers_are_counted_by_what_they_do():
-    assert largest(every_replicas([0, 1, 2])) == Replicas(2) and largest([]) == ONE_SERVER
-    for these, counted in (
-        (Replicas(2), (3, range(3), 2)),
-        (Shards(2, "fdw"), (3, range(1, 3), 2)),
-        (Replicas(0, most=2), (1, range(1), 1)),
-        (Pooled("pgbouncer:session"), (1, range(1), 1)),
-        (ONE_SERVER, (1, range(1), 1)),
-    ):
-        assert (len(these.numbers), these.with_rows, these.queried) == counted
 
 
 @pytest.mark.parametrize(

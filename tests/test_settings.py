@@ -11,8 +11,8 @@ from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres import settings as server_settings
 from ann_benchmarks.algorithms.postgres.environment import use_settings
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.definitions.selection import apply_settings, read_setting

@@ -10,7 +10,7 @@ import pytest
 from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
 from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.algorithms.postgres.servers.hosts import hosts_of, shard_hosts
+from ann_benchmarks.algorithms.postgres.servers.external import hosts_of, shard_hosts
 from ann_benchmarks.algorithms.postgres.servers.whereabouts import check_parking
 from ann_benchmarks.algorithms.postgres.topology.shard import Shard
 from ann_benchmarks.plugin.plugin_class import PluginClass
@@ -62,7 +62,7 @@ def test_hosts_are_read(monkeypatch, text, places):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("db1,,db2", "'' in .*SHARD_HOSTS is no server: write HOST or HOST:PORT"),
+        ("db1,,db2", "'' in .*SHARD_HOSTS must be a server: write HOST or HOST:PORT"),
         ("::1", "'::1' in .* an IPv6 address in brackets"),
         ("db1:0", "'db1:0' in"),
         ("db1:65536", "'db1:65536' in"),

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -17,22 +17,19 @@ from ann_benchmarks.algorithms.postgres import catalog, servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.forms import query_sql
 from ann_benchmarks.algorithms.postgres.index import fitting
-from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 from ann_benchmarks.algorithms.postgres.topology import fdw
 from ann_benchmarks.algorithms.postgres.topology.dealing import ShardRows
 from ann_benchmarks.algorithms.postgres.topology.engines import check_settings
-from ann_benchmarks.algorithms.postgres.topology.fdw import check_remote_plan, startup_options
+from ann_benchmarks.algorithms.postgres.topology.fdw import sent_by_fdw, startup_options
 from ann_benchmarks.algorithms.postgres.topology.scattered import MergedAnswer
 from ann_benchmarks.algorithms.postgres.topology.shard import Shard
-from ann_benchmarks.algorithms.postgres.topology.sharded import ENGINES as PLUGIN_ENGINES
-from ann_benchmarks.algorithms.postgres.topology.watch import SeveralWatch
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.definitions.selection import apply_servers
 from ann_benchmarks.definitions.servers import ENGINES as ALL_ENGINES
-from ann_benchmarks.definitions.servers import ONE_SERVER, ROUTED, Shards, every_shards
-from ann_benchmarks.fields.series import Series, series_from
+from ann_benchmarks.definitions.servers import ROUTED, Shards, every_shards
 from ann_benchmarks.jobs.events import PointDone
 from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
 from ann_benchmarks.load.request import Load
@@ -43,12 +40,10 @@ from ann_benchmarks.measure.loaded_point import LoadedPoint
 from ann_benchmarks.measure.rounds import Contenders, EnteredJob, Turn
 from ann_benchmarks.measure.timed import Subject, measure
 from ann_benchmarks.plugin import Plugin
-from ann_benchmarks.results.comparable import comparable
 from ann_benchmarks.results.runs import load_runs
 
 from .postgres_fixtures import SMALL, copied
 from .programs import temporary_folder
-from .report_data import make_run
 
 pytestmark = pytest.mark.thorough
 
@@ -106,8 +101,7 @@ def hnsw(form="vector"):
 
 def by_clients(algorithm, queries, clients=3):
     """Have the queries answered by clients; return the ids by query."""
-    opened = algorithm.open_clients(queries, K, clients)
-    try:
+    with closing(algorithm.open_clients(queries, K, clients)) as opened:
         opened.prepare([np.arange(i, len(queries), clients) for i in range(clients)])
         opened.run()
         return {
@@ -115,8 +109,6 @@ def by_clients(algorithm, queries, clients=3):
             for run in opened.answers()
             for number, ids in zip(run.sampled.tolist(), run.ids, strict=True)
         }
-    finally:
-        opened.close()
 
 
 WRONG_IDS = {  # what a table of a server that does odd things may have in place of them, and what is said
@@ -295,21 +287,23 @@ def test_settings_are_compared_and_written():
 
 
 def test_a_plan_that_asks_for_too_much_or_one_by_one_is_refused():
-    def scan(sql, is_async=True):
-        return {"Remote SQL": sql, "Async Capable": is_async}
+    def scan(sql, is_async=True, part="a"):
+        return {"Remote SQL": sql, "Async Capable": is_async, "Relation Name": part}
 
-    whole = "SELECT id FROM t ORDER BY d LIMIT 10"
-    check_remote_plan({"Plans": [scan(whole), scan(whole)]}, 2, True)
-    check_remote_plan(scan(whole, False), 1, True)
-    check_remote_plan({"Plans": [scan("SELECT id FROM t ORDER BY d", False)] * 2}, 2, False)
-    for plan, is_concurrent, message in (
-        ({"Plans": [scan(whole)]}, True, "asks 1 of 2 shards"),
-        ({"Plans": [scan("SELECT id FROM t")] * 2}, False, "does not send the order to shard 1 of 2"),
-        ({"Plans": [scan("SELECT id FROM t ORDER BY d")] * 2}, True, "does not send the LIMIT to shard 1"),
-        ({"Plans": [scan(whole, False)] * 2}, True, "asks one shard after the other"),
+    whole, parts = "SELECT id FROM t ORDER BY d LIMIT 10", ["a", "b"]
+    plan = {"Plans": [scan(whole, part="b"), scan(f"{whole}0")]}
+    assert sent_by_fdw(plan, parts, True) == [f"{whole}0", whole]
+    assert sent_by_fdw(scan(whole, False), ["a"], True) == [whole]
+    sent_by_fdw({"Plans": [scan("SELECT id FROM t ORDER BY d", False, part) for part in parts]}, parts, False)
+    for sql, is_async, is_concurrent, message in (
+        ("SELECT id FROM t", True, False, "does not send the order to shard 1 of 2"),
+        ("SELECT id FROM t ORDER BY d", True, True, "does not send the LIMIT to shard 1"),
+        (whole, False, True, "asks one shard after the other"),
     ):
         with pytest.raises(PostgresError, match=message):
-            check_remote_plan(plan, 2, is_concurrent)
+            sent_by_fdw({"Plans": [scan(sql, is_async, part) for part in parts]}, parts, is_concurrent)
+    with pytest.raises(PostgresError, match="asks 1 of 2 shards"):
+        sent_by_fdw({"Plans": [scan(whole)]}, parts, True)
 
 
 def test_answers_are_merged_with_unknown_distances_last():
@@ -335,8 +329,8 @@ def killed(server):
     server._process.wait()
 
 
-@pytest.mark.parametrize("engine", ["fdw", "client"])
-def test_a_shard_that_dies_loses_the_point_and_the_next_goes_on(shards, engine):
+def loses_the_point_with_a_shard(engine, shards):
+    """Have each shard die once, and make sure that the point fails and the next goes on."""
     with fitted(engine) as algorithm:
         true = algorithm.time_queries(QUERIES, K)[1]
         killed(shards[2])
@@ -350,6 +344,11 @@ def test_a_shard_that_dies_loses_the_point_and_the_next_goes_on(shards, engine):
             by_clients(algorithm, QUERIES)
         algorithm.recover()
         assert by_clients(algorithm, QUERIES)[0] == true[0]
+
+
+@pytest.mark.parametrize("engine", ["fdw", "client", ROUTED])
+def test_a_shard_that_dies_loses_the_point_and_the_next_goes_on(shards, engine):
+    loses_the_point_with_a_shard(engine, shards)
 
 
 def test_a_coordinator_that_dies_loses_the_point(shards, plugin_server):
@@ -434,18 +433,6 @@ def test_facts_of_all_shards_are_sums_and_hold_of_each(monkeypatch):
     assert found["build_notices"] == ["shard 1: no memory", "shard 2: x"]
 
 
-def test_the_memory_of_shards_is_not_that_of_their_coordinator():
-    class Watch:
-        def __init__(self, buffers):
-            self.buffers = buffers
-
-        def facts(self, queries):
-            return {"shared_buffers": self.buffers, "server_cpu_seconds_per_query": 1.0}
-
-    found = SeveralWatch([Watch(30), Watch(31)], ("coordinator", Watch(1000)), is_asked=True).facts(1)
-    assert (found["shared_buffers"], found["server_cpu_seconds_per_query"]) == (61, 3.0)
-
-
 def test_what_a_search_finds_for_one_engine_is_not_taken_by_another(monkeypatch):
     class Entered(EnteredJob):
         def __init__(self, request, *others):
@@ -475,7 +462,7 @@ def test_what_a_search_finds_for_one_engine_is_not_taken_by_another(monkeypatch)
 @pytest.mark.parametrize("engine", ["client", "routed"])
 def test_an_engine_of_clients_needs_linux_before_anything_is_loaded(monkeypatch, engine):
     monkeypatch.setattr("sys.platform", "darwin")
-    with pytest.raises(PostgresError, match=f"the shard engine '{engine}' needs Linux: use"):
+    with pytest.raises(PostgresError, match="the shard engines client and routed need Linux: use"):
         PGVectorExact("euclidean").set_servers("shards", count=2, engine=engine)
 
 
@@ -502,54 +489,29 @@ def test_a_shard_has_a_folder_of_its_own_and_others_servers_are_none(monkeypatch
         servers.shard_server(1)
 
 
-@pytest.mark.parametrize("engine", ["fdw", "client"])
-def test_a_point_says_on_how_many_shards_it_was_measured(shards, workspace, engine):
-    load = {"load": Load(2, seconds=0.3), "warmup": Warmup("queries", 10)}
-    definition = replace(HNSW, servers=Shards(COUNT, engine))
-    job = Job(definition, [[50]], "tiny", K, Procedure(1, **load), Execution(show_progress=False))
+def measured(definition, count, clients=2):
+    """Measure one point with clients; return its file and what was stored."""
+    load = {"load": Load(clients, seconds=0.3), "warmup": Warmup("queries", 10)}
+    job = Job(definition, [[count]], "tiny", K, Procedure(1, **load), Execution(show_progress=False))
     events: list = []
     carry_out(JobRequest(job), events.append)
     (done,) = [event for event in events if isinstance(event, PointDone)]
     (run,) = load_runs([done.path])
-    assert (run.series.shards, run.series.shard_engine) == (COUNT, engine) and run.metrics["recall"] > 0.9
-    assert done.path.parent.name == f"hnsw-shards2-{engine}-c2" and len(run.attrs["shard_build_times"]) == 2
+    return done.path, run
+
+
+@pytest.mark.parametrize("engine", ["fdw", "client", ROUTED])
+def test_a_point_says_on_how_many_shards_it_was_measured(shards, workspace, engine):
+    probes = 1 if engine == ROUTED else None
+    path, run = measured(replace(HNSW, servers=Shards(COUNT, engine, probes=probes)), 50)
+    assert (run.series.shards, run.series.shard_engine, run.series.shard_probes) == (COUNT, engine, probes)
+    assert path.parent.name == f"hnsw-shards2-{engine}{probes or ''}-c2"
+    assert len(run.attrs["shard_build_times"]) == COUNT
     assert run.attrs["table_blocks_hit_per_query"] > 0  # of the shards' own sessions
     assert ("coordinator_cpu_seconds_per_query" in run.attrs) == (engine == "fdw")
     if engine == "fdw":
         assert run.attrs["server_cpu_seconds_per_query"] >= run.attrs["coordinator_cpu_seconds_per_query"]
-
-
-def test_shards_and_engines_are_contenders_with_names_of_their_own():
-    assert tuple(PLUGIN_ENGINES) == ALL_ENGINES
-    assert apply_servers([HNSW], every_shards([0], ["fdw"])) == [HNSW]
-    fdw, client = apply_servers([HNSW], every_shards([4], ["fdw", "client"]))
-    every = apply_servers([HNSW], every_shards([0, 2, 4], ["fdw", "client"]))
-    assert [one.family.removeprefix("hnsw") for one in every] == [
-        *("", "-shards2-fdw", "-shards2-client", "-shards4-fdw", "-shards4-client")
-    ]
-    routed = apply_servers([HNSW], every_shards([0, 2, 4], ["client", ROUTED], [1, 4]))
-    assert [one.family.removeprefix("hnsw") for one in routed] == [
-        *("", "-shards2-client", "-shards2-routed1"),
-        *("-shards4-client", "-shards4-routed1", "-shards4-routed4"),
-    ]
-    assert {one.servers.most for one in every if one.servers != ONE_SERVER} == {
-        4
-    }  # of all, a server has the same memory
-    assert [fdw.family, client.family] == ["hnsw-shards4-fdw", "hnsw-shards4-client"]
-    assert fdw.plain == HNSW
-    for definition, label in ((fdw, "hnsw-shards4-fdw"), (routed[-1], "hnsw-shards4-routed4")):
-        series = Job(definition, [[50]], "tiny", K).series
-        assert series.label == label and not series.conditions
-        assert series_from(json.loads(series.as_json())) == series
-        assert series.without("servers") == Series("hnsw")
-    assert Series("hnsw", "0.8", clients=2, settings="jit=on", shards=2, shard_engine="fdw").label == (
-        "hnsw-0.8-shards2-fdw-jit=on-c2"
-    )
-    whole, parts = make_run("hnsw"), make_run("hnsw")
-    parts = replace(parts, series=series)
-    assert comparable([whole, parts]) == [whole, parts] and whole.series.family != parts.series.family
-
-
-def test_a_plugin_without_servers_is_refused():
-    with pytest.raises(UserError, match="^object has one server, or none: leave --shards out$"):
-        Plugin(object()).set_servers("shards", {"count": 2, "engine": "fdw"})
+    if engine == ROUTED:
+        assert run.attrs["shard_probes"] == 1 and 0.3 < run.attrs["searched_rows_share"] < 0.7
+    else:
+        assert run.metrics["recall"] > 0.9

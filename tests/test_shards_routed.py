@@ -10,15 +10,8 @@ from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.topology import dealing
 from ann_benchmarks.algorithms.postgres.topology.dealing import CellRows
-from ann_benchmarks.definitions.servers import Shards
-from ann_benchmarks.jobs.events import PointDone
-from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
-from ann_benchmarks.load.request import Load
-from ann_benchmarks.load.warmup import Warmup
-from ann_benchmarks.measure.job import carry_out
-from ann_benchmarks.results.runs import load_runs
 
-from .test_shards import HNSW, K, by_clients, killed, replace, shard_servers
+from .test_shards import K, by_clients, shard_servers
 
 pytestmark = pytest.mark.thorough
 
@@ -207,20 +200,8 @@ def test_what_has_no_cells_is_refused(shards):
             Fitted(probes)
 
 
-def test_a_shard_that_dies_is_named_when_it_is_asked(shards):
-    with Fitted(1, count=2) as fitted:
-        true = fitted.algorithm.time_queries(QUERIES, K)[1]
-        killed(shards[2])
-        with pytest.raises(PostgresError, match="shard 2 of 2"):
-            fitted.algorithm.time_queries(QUERIES, K)
-        fitted.algorithm.recover()
-        assert fitted.algorithm.time_queries(QUERIES, K)[1] == true
-
-
-def test_rows_of_a_cell_are_read_by_range(monkeypatch):
-    monkeypatch.setattr(dealing, "_PART", 64)
+def test_rows_of_a_cell_are_read_by_range():
     places = np.random.default_rng(1).integers(3, size=len(TRAIN)).astype(np.uint8)
-    places[128:300] = 0  # parts in which the shard has no row
     own = np.flatnonzero(places == 1)
     rows = CellRows(TRAIN, 1, places, 3, "mark")
     assert rows.shape == (len(own), DIMENSION) and len(rows) == len(own)
@@ -240,17 +221,3 @@ def test_rows_of_a_cell_are_read_by_range(monkeypatch):
     other = CellRows(TRAIN, 2, places, 3, "mark")
     by_id = dealing.ShardRows(TRAIN, 1, 3, "mark")
     assert len({rows.fingerprint(), other.fingerprint(), by_id.fingerprint()}) == 3
-
-
-def test_a_point_says_how_many_shards_a_query_asks(shards, workspace):
-    load = {"load": Load(2, seconds=0.3), "warmup": Warmup("queries", 10)}
-    definition = replace(HNSW, servers=Shards(COUNT, "routed", probes=2))
-    job = Job(definition, [[50]], "tiny", K, Procedure(1, **load), Execution(show_progress=False))
-    events: list = []
-    carry_out(JobRequest(job), events.append)
-    (done,) = [event for event in events if isinstance(event, PointDone)]
-    (run,) = load_runs([done.path])
-    series = run.series
-    assert (series.shards, series.shard_engine, series.shard_probes) == (COUNT, "routed", 2)
-    assert done.path.parent.name == "hnsw-shards4-routed2-c2" and run.attrs["shard_probes"] == 2
-    assert len(run.attrs["shard_rows"]) == COUNT and 0.2 < run.attrs["searched_rows_share"] < 0.9

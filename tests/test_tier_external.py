@@ -14,8 +14,8 @@ import pytest
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import tiering
 from ann_benchmarks.algorithms.postgres.servers.account import server_account
-from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
+from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.tiering import ExternalTieredServer
 from ann_benchmarks.common.numbers import MB
 from tiers.tier import Disk, Tier

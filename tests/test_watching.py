@@ -18,12 +18,16 @@ import pytest
 
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers import caches as prewarming
-from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.caches import cache_files, warm_index
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.algorithms.postgres.servers.libpq import connect
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
-from ann_benchmarks.algorithms.postgres.servers.processes import busy_share, machine_cpu, server_processes
+from ann_benchmarks.algorithms.postgres.servers.processes import (
+    busy_share,
+    machine_cpu,
+    server_processes,
+)
+from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 from ann_benchmarks.algorithms.postgres.statistics import CLIENT_APPLICATION, ServerWatch, flush_statement
 
 from .postgres_fixtures import copied

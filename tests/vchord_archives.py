@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ann_benchmarks.algorithms.postgres.servers import Server
-from ann_benchmarks.algorithms.postgres.servers.binaries import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation, install, read_release
+from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 
 from .postgres_fixtures import started
 

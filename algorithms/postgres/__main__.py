@@ -6,7 +6,7 @@ Its pg_config says where that PostgreSQL's headers are, so that an extension can
 import sys
 
 from .errors import PostgresError
-from .servers.binaries import embedded_installation
+from .servers.programs import embedded_installation
 
 if __name__ == "__main__":
     try:

@@ -51,14 +51,19 @@ class OneServer:
         return True
 
     @property
+    def further(self) -> int:
+        """How many servers stand next to the first one: shards or replicas."""
+        return int(vars(self).get("count", 0))
+
+    @property
     def memory_shares(self) -> int:
         """By how many the memory of one machine is divided; 0: it is not."""
-        return 0
+        return max(self.further, int(vars(self).get("most", 0))) if self.further else 0
 
     @property
     def numbers(self) -> range:
-        """The numbers of all servers: 0 is the first one, those beside it have 1 and further ones."""
-        return range(1)
+        """The numbers of all servers: 0 is the first one, a coordinator or a primary."""
+        return range(self.further + 1)
 
     @property
     def with_rows(self) -> range:
@@ -68,7 +73,7 @@ class OneServer:
     @property
     def queried(self) -> int:
         """How many answer queries with rows that they hold."""
-        return 1
+        return self.further or 1
 
     @property
     def holders(self) -> str:
@@ -133,7 +138,7 @@ class Shards(Several):
     @property
     def with_rows(self) -> range:
         """The numbers of the shards."""
-        return self.numbers[1:]
+        return range(1, self.count + 1)
 
     @property
     def holders(self) -> str:

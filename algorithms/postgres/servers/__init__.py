@@ -6,12 +6,10 @@ from ..environment import PREFIX, folder_variable, server_kind
 from ..errors import PostgresError
 from .account import server_account
 from .base import Server
-from .beside import folder_beside
-from .binaries import embedded_installation, installed_binaries
-from .cluster import default_folder
-from .external import ExternalServer
-from .hosts import VARIABLE, hosts_of
+from .cluster import default_folder, folder_beside
+from .external import SHARD_HOSTS, ExternalServer, hosts_of
 from .local import LocalServer
+from .programs import embedded_installation, installed_binaries
 from .standby import StandbyServer
 
 __all__ = [
@@ -45,8 +43,8 @@ def shard_server(number: int) -> Server:
         programs = chosen_programs()
         if programs is None:
             raise PostgresError(
-                f"{PREFIX}HOST and the like name one server: name those of the shards in {VARIABLE}, or unset"
-                " these for servers of our own"
+                f"{PREFIX}HOST and the like name one server: name those of the shards in {SHARD_HOSTS}, or"
+                " unset these for servers of our own"
             )
         _shards[number] = LocalServer(programs, folder_beside(_data_folder(), f"shard{number}"), number)
     return _shards[number]

@@ -15,8 +15,7 @@ from ..environment import PREFIX, variable
 from ..errors import PostgresError
 from ..variables import program_environment
 from . import folder_files
-from .acting import PATIENCE_SECONDS, call_as
-from .folder_files import open_made, place_for_root, stranger_on
+from .folder_files import PATIENCE_SECONDS, call_as, open_made, place_for_root, stranger_on
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class ServerAccount:
         return self.uid != -1
 
     def perform(self, action: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what a function returns when the account calls it (acting.call_as).
+        """Return what a function returns when the account calls it (folder_files.call_as).
 
         All that is done in a folder of the account is done so: as root, a link there would lead anywhere.
         """
@@ -110,21 +109,7 @@ class ServerAccount:
 
     def can_reach(self, path: Path) -> bool:
         """Whether the account may enter every folder on the way to `path`, and read what is there."""
-        path = path.resolve()
-        if not self.is_other:
-            return os.access(path, os.R_OK)
-        return self._may(path, 0o5) and all(self._may(parent, 0o1) for parent in path.parents)
-
-    def _may(self, path: Path, mode: int) -> bool:
-        try:
-            status = path.stat()
-        except OSError:
-            return False
-        if status.st_uid == self.uid:
-            mode <<= 6
-        elif status.st_gid == self.gid:
-            mode <<= 3
-        return status.st_mode & mode == mode
+        return bool(self.perform(os.access, path, os.R_OK | os.X_OK))
 
 
 def server_account() -> ServerAccount:

@@ -1,9 +1,9 @@
 """Archives in which extensions are released: .zip and .whl, .tar.gz, .tar.xz and Debian packages.
 
-Whoever made one is not trusted: it is read as a stream, within bounds, and no link of it is made or followed.
+Whoever made one is not trusted: it is read as a stream, forward only and within bounds, and no link of it is
+made or followed.
 """
 
-import bz2
 import gzip
 import io
 import lzma
@@ -16,32 +16,37 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from ..errors import PostgresError
 from ..variables import program_environment
 from .account import server_account
-from .bounds import MOST_MEMBERS, PIECE, Budget, Counted, ForwardOnly, Readable
 
+_MIB = 1 << 20
+_MOST_PACKED = 1024 * _MIB  # of the archive itself
+_MOST_MEMBERS = 50_000
+_MOST_OF_A_MEMBER = 1024 * _MIB
+_MOST_UNPACKED = 2048 * _MIB  # of all that is unpacked, or passed over
+_MOST_KEPT = 512 * _MIB  # in memory
+_MOST_RATIO = 200  # of what is unpacked to the archive, beyond _SMALL
+_SMALL = 64 * _MIB
+_MOST_OF_A_HEADER = _MIB  # which is read at once, and may claim any size
+_PIECE = 1 << 16
 _EXTENSION_FILES = (".so", ".control", ".sql")
 _DECOMPRESSORS: dict[bytes, Callable[[Any], Any]] = {
     b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file),
-    b"BZh": bz2.BZ2File,
     b"\xfd7zXZ": lzma.LZMAFile,
 }
 
 
-@dataclass(frozen=True)
-class Member:
-    """A file in an archive, to be read before the next one is."""
-
-    name: str
-    stream: Readable
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
 
 
-Members = Generator[Member, None, None]
+_Members = Generator[
+    tuple[str, _Readable], None, None
+]  # names and contents, each read before the next one is
 
 
 def read_archive(archive: Path) -> dict[str, bytes | None]:
@@ -51,10 +56,8 @@ def read_archive(archive: Path) -> dict[str, bytes | None]:
     """
     with _opened(archive) as (members, budget):
         return {
-            member.name: budget.content(member.stream, member.name)
-            if member.name.endswith(_EXTENSION_FILES)
-            else None
-            for member in members
+            name: budget.content(stream, name) if name.endswith(_EXTENSION_FILES) else None
+            for name, stream in members
         }
 
 
@@ -64,8 +67,8 @@ def unpack(archive: Path, folder: Path, is_chosen: Callable[[PurePosixPath], boo
     PostgresError as above.
     """
     with _opened(archive) as (members, budget):
-        for member in members:
-            path = PurePosixPath(member.name)
+        for name, stream in members:
+            path = PurePosixPath(name)
             if not is_chosen(path):
                 continue
             target = folder / path
@@ -73,19 +76,19 @@ def unpack(archive: Path, folder: Path, is_chosen: Callable[[PurePosixPath], boo
                 parent.mkdir(exist_ok=True)
                 parent.chmod(0o755)
             with target.open("xb") as file:
-                for piece in budget.pieces(member.stream, member.name):
+                for piece in budget.pieces(stream, name):
                     file.write(piece)
             target.chmod(0o755 if "bin" in path.parts else 0o644)
 
 
 @contextmanager
-def _opened(archive: Path) -> Iterator[tuple[Iterator[Member], Budget]]:
+def _opened(archive: Path) -> Iterator[tuple[_Members, "_Budget"]]:
     """Open an archive of any kind; whatever goes wrong with it becomes a PostgresError on one line."""
     try:
         if not stat.S_ISREG(archive.stat().st_mode):
             raise ValueError("it is no file")
         with archive.open("rb") as file:
-            budget = Budget(archive.stat().st_size)
+            budget = _Budget(archive.stat().st_size)
             kind = file.read(8)
             file.seek(0)
             if kind.startswith(b"PK"):
@@ -115,15 +118,15 @@ def _unusable(archive: Path, error: Exception) -> PostgresError:
     )
 
 
-def _zip_members(file: IO[bytes], budget: Budget) -> Members:
+def _zip_members(file: IO[bytes], budget: "_Budget") -> _Members:
     # The table of contents is read as a whole, however many entries it has.
     file.seek(0)
     entries, before = 0, b""
     while piece := file.read(1 << 20):
         entries += (before + piece).count(b"PK\x01\x02")
         before = piece[-3:]
-    if entries > 2 * MOST_MEMBERS:
-        raise ValueError(f"it has more than {MOST_MEMBERS:,} members")
+    if entries > 2 * _MOST_MEMBERS:
+        raise ValueError(f"it has more than {_MOST_MEMBERS:,} members")
     with zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
             budget.member(info.filename)
@@ -132,16 +135,15 @@ def _zip_members(file: IO[bytes], budget: Budget) -> Members:
                 raise ValueError(f"its member {info.filename[:80]!a} is a device or a pipe")
             if not info.is_dir() and kind in (0, stat.S_IFREG):
                 with archive.open(info) as stream:
-                    yield Member(info.filename, Counted(stream, budget))
+                    yield info.filename, _Counted(stream, budget)
 
 
-def _tar_members(file: Readable, budget: Budget) -> Members:
+def _tar_members(file: _Readable, budget: "_Budget") -> _Members:
     buffered = io.BufferedReader(file) if isinstance(file, io.RawIOBase) else file
     start = buffered.peek(6)[:6]  # type: ignore[attr-defined]
     make = next((make for magic, make in _DECOMPRESSORS.items() if start.startswith(magic)), None)
-    unpacked = Counted(make(buffered) if make else buffered, budget)
-    stream: Any = ForwardOnly(unpacked)
-    with tarfile.open(fileobj=stream, mode="r:") as archive:
+    unpacked: Any = _Counted(make(buffered) if make else buffered, budget)
+    with tarfile.open(fileobj=unpacked, mode="r|", tarinfo=_Header) as archive:
         for member in archive:
             budget.member(member.name)
             if member.isdev():
@@ -149,12 +151,12 @@ def _tar_members(file: Readable, budget: Budget) -> Members:
             if member.isfile() and not member.issparse():
                 content = archive.extractfile(member)
                 assert content is not None
-                yield Member(member.name, content)
-    while unpacked.read(PIECE):  # to the checksum, which comes last
+                yield member.name, content
+    while unpacked.read(_PIECE):  # to the checksum, which comes last
         pass
 
 
-def _debian_members(file: IO[bytes], budget: Budget) -> Members:
+def _debian_members(file: IO[bytes], budget: "_Budget") -> _Members:
     """Read the part data.tar of a .deb: an `ar` archive, whose entries have headers of 60 bytes."""
     file.seek(8)
     while header := file.read(60):
@@ -172,6 +174,77 @@ def _debian_members(file: IO[bytes], budget: Budget) -> Members:
             return
         file.seek(size + size % 2, io.SEEK_CUR)
     raise ValueError("the package has no data.tar")
+
+
+class _Header(tarfile.TarInfo):
+    """A header of a tar archive, whose size nobody follows back, or has read at once if it is large."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Header":
+        """Decode one."""
+        found = super().frombuf(buf, encoding, errors)
+        if found.size < 0 or (found.type not in tarfile.REGULAR_TYPES and found.size > _MOST_OF_A_HEADER):
+            raise ValueError(f"a header in it claims {found.size:,} bytes")
+        return found
+
+
+class _Budget:
+    """What may still come out of an archive; ValueError names the bound that it exceeds."""
+
+    def __init__(self, packed: int) -> None:
+        """Take the size of the archive in bytes."""
+        if packed > _MOST_PACKED:
+            raise ValueError(f"it has more than {_MOST_PACKED // _MIB:,} MB")
+        self._most = min(_MOST_UNPACKED, max(_SMALL, _MOST_RATIO * packed))
+        self._unpacked = self._members = self._kept = 0
+
+    def member(self, name: str) -> None:
+        """Count a member, and refuse a name that leads out of the archive."""
+        self._members += 1
+        if self._members > _MOST_MEMBERS:
+            raise ValueError(f"it has more than {_MOST_MEMBERS:,} members")
+        is_plain = all(ord(character) >= 32 for character in name) and "\\" not in name
+        if not name or name.startswith("/") or ".." in PurePosixPath(name).parts or not is_plain:
+            raise ValueError(f"its member {name[:80]!a} has a name that leads elsewhere")
+
+    def take(self, size: int) -> None:
+        """Count bytes that were unpacked."""
+        self._unpacked += size
+        if self._unpacked > self._most:
+            raise ValueError(f"it unpacks to more than {self._most // _MIB:,} MB")
+
+    def pieces(self, stream: _Readable, name: str) -> Iterator[bytes]:
+        """Yield what a member holds."""
+        size = 0
+        while piece := stream.read(_PIECE):
+            size += len(piece)
+            if size > _MOST_OF_A_MEMBER:
+                raise ValueError(f"its member {name[:80]!a} has more than {_MOST_OF_A_MEMBER // _MIB:,} MB")
+            yield piece
+
+    def content(self, stream: _Readable, name: str) -> bytes:
+        """Return what a member holds, to be kept."""
+        kept = bytearray()
+        for piece in self.pieces(stream, name):
+            kept += piece
+            self._kept += len(piece)
+            if self._kept > _MOST_KEPT:
+                raise ValueError(f"the parts of extensions in it have more than {_MOST_KEPT // _MIB:,} MB")
+        return bytes(kept)
+
+
+class _Counted:
+    """A stream that counts the bytes which are read from it, against a budget."""
+
+    def __init__(self, stream: _Readable, budget: _Budget) -> None:
+        """Take both."""
+        self._stream, self._budget = stream, budget
+
+    def read(self, size: int, /) -> bytes:
+        """Read and count."""
+        content = self._stream.read(size)
+        self._budget.take(len(content))
+        return content
 
 
 class _Part(io.RawIOBase):
@@ -192,7 +265,7 @@ class _Part(io.RawIOBase):
         return len(content)
 
 
-def _unpacked_by_dpkg(file: IO[bytes], budget: Budget) -> Members:
+def _unpacked_by_dpkg(file: IO[bytes], budget: "_Budget") -> _Members:
     """Have dpkg-deb read a .deb as its input: as an account without rights, where we are root."""
     account = server_account()
     os.lseek(file.fileno(), 0, os.SEEK_SET)  # what `file` itself has read ahead is not there for others
@@ -200,7 +273,7 @@ def _unpacked_by_dpkg(file: IO[bytes], budget: Budget) -> Members:
         try:
             process = subprocess.Popen(
                 ["dpkg-deb", "--fsys-tarfile", "-"],
-                stdin=file, stdout=subprocess.PIPE, stderr=errors, bufsize=PIECE,
+                stdin=file, stdout=subprocess.PIPE, stderr=errors, bufsize=_PIECE,
                 env=program_environment(), **account.identity(),
             )  # fmt: skip
         except FileNotFoundError:

@@ -20,7 +20,7 @@ from typing import IO, Any
 import psutil
 import psycopg
 
-from ..environment import OTHER_FOLDER
+from ..environment import OTHER_FOLDER, PREFIX
 from ..errors import FolderInUseError, PostgresError
 from . import folder_files
 from .account import ServerAccount
@@ -276,3 +276,13 @@ def default_folder(account: ServerAccount) -> Path:
         return here
     name = re.sub(r"\W+", "-", str(Path.cwd())).strip("-")
     return Path("/var/tmp") / "ann-benchmarks" / name
+
+
+def folder_beside(folder: Path, name: str) -> Path:
+    """Return the folder of another server, on the same disk; PostgresError where that is another disk."""
+    if os.path.ismount(folder):
+        raise PostgresError(
+            f"{folder} is a disk of its own, and other servers have their folders beside it, on another disk:"
+            f" name a folder on it, such as {PREFIX}DATA={folder / 'postgres'}"
+        )
+    return folder.with_name(f"{folder.name}-{name}")

@@ -40,7 +40,8 @@ SESSION_SETTINGS = {
     # Citus would send what changes a schema on to all nodes of a cluster, or refuse it on a worker.
     "citus.enable_metadata_sync": "off",
 }
-# What PGOPTIONS and the like give stays. The schemas of all extensions come behind those of the search_path.
+# What PGOPTIONS and the like give stays. pg_settings does not list the settings of Citus. The
+# schemas of all extensions come behind those of the search_path.
 _GIVE = """
     WITH given AS (
         SELECT key AS name, value FROM json_each_text(%s)
@@ -50,8 +51,8 @@ _GIVE = """
         FROM pg_extension JOIN pg_namespace ON pg_namespace.oid = extnamespace
         WHERE nspname <> ALL (current_schemas(true)) HAVING count(*) > 0
     )
-    SELECT set_config(name, value, false) FROM given JOIN pg_settings USING (name)
-    WHERE name = 'search_path' OR source <> 'client' AND setting <> value"""
+    SELECT set_config(name, value, false) FROM given LEFT JOIN pg_settings USING (name)
+    WHERE name = 'search_path' OR source IS DISTINCT FROM 'client' AND current_setting(name, true) <> value"""
 _OVERRIDDEN = (
     "SELECT name, reset_val FROM pg_settings"
     " WHERE name = ANY(%s) AND setting IS DISTINCT FROM reset_val ORDER BY name"

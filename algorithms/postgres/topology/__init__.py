@@ -23,20 +23,17 @@ def make_table(
     arguments: Mapping[str, Any],
 ) -> "IndexedTable":
     """Return the table of a kind of servers, with the arguments of PostgresANN.set_servers."""
-    kinds: dict[str, type[IndexedTable]] = {}
     if kind == "shards":
         from .sharded import ShardedTable
 
-        kinds[kind] = ShardedTable
-    elif kind == "replicas":
+        return ShardedTable(extension, metric, hooks, **arguments)
+    if kind == "replicas":
         from .replicated import ReplicatedTable
 
-        kinds[kind] = ReplicatedTable
-    elif kind == "pooler":
-        from .pooled import PooledTable
+        return ReplicatedTable(extension, metric, hooks, **arguments)
+    from .pooled import PooledTable
 
-        kinds[kind] = PooledTable
-    return kinds[kind](extension, metric, hooks, **arguments)
+    return PooledTable(extension, metric, hooks, **arguments)
 
 
 def servers_facts(kind: str, extensions: Sequence[str], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,6 +53,6 @@ def servers_facts(kind: str, extensions: Sequence[str], arguments: Mapping[str, 
 
 def drop_leftovers(server: "Server", connection: psycopg.Connection[Any]) -> None:
     """Drop what a run that was killed has left on a server, where no other run uses it."""
-    from .citus_extension import drop_abandoned, drop_unless_loaded
+    from .citus_cluster import drop_abandoned
 
-    (drop_unless_loaded if server.is_ours else drop_abandoned)(server, connection)
+    drop_abandoned(server, connection)

@@ -24,7 +24,7 @@ from ..errors import PostgresError
 from ..servers import Server
 from ..table import Column, VectorColumn, row_of_an_array
 from ..table.column import RowEncoder
-from .scattered import Router
+from .engines import Router
 
 _OTHERS = "use --shard-engine client or fdw"
 _KEPT = f"{SCHEMA}.shard_cells"
@@ -33,7 +33,6 @@ _KEPT_TABLE = f"""
         name text, part int4, content bytea NOT NULL, PRIMARY KEY (name, part)
     )"""
 _KEPT_BYTES = 64 << 20  # of what is kept, in a row of its table
-_PART = 1 << 16  # rows whose places are looked through at once
 _ID_BYTES = slice(6, 10)  # of a row of a binary COPY: behind the number of columns and the id's length
 
 
@@ -133,24 +132,18 @@ class CellRows(ShardRows):
         """Take the training set, the place of each of its rows, (rows,), and what identifies both."""
         super().__init__(rows, place, count, mark)
         self._places = places
-        own = [np.count_nonzero(places[i : i + _PART] == place) for i in range(0, len(places), _PART)]
-        self._before = np.concatenate([[0], np.cumsum(own)])  # rows of the shard before each part
-        self.shape = (int(self._before[-1]), rows.shape[1])
+        self.shape = (int(np.count_nonzero(places == place)), rows.shape[1])
+
+    @cached_property
+    def _ids(self) -> np.ndarray[Any, Any]:
+        return np.flatnonzero(self._places == self._place).astype(np.int32)
 
     def __getitem__(self, numbers: slice) -> Any:
-        start, stop, step = numbers.indices(len(self))
-        return self._rows[self.id_of(np.arange(start, stop, step))]
+        return self._rows[self._ids[numbers]]
 
     def id_of(self, row: Any) -> Any:
-        """Return the number in the training set of a row of the shard, or of an array of them, ascending."""
-        numbers = np.atleast_1d(row)
-        if not len(numbers):
-            return numbers
-        first, last = np.searchsorted(self._before, numbers[[0, -1]], "right") - 1
-        part = slice(int(first) * _PART, (int(last) + 1) * _PART)
-        ids = part.start + np.flatnonzero(self._places[part] == self._place)
-        found = ids[numbers - self._before[first]]
-        return found if np.ndim(row) else int(found[0])
+        """Return the number in the training set of a row of the shard, or of an array of them."""
+        return self._ids[row]
 
     def fingerprint(self) -> str:
         """Return what tells these rows from those of other shards, and of other cells."""

@@ -3,20 +3,22 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from ...clustering.cells import Cells
 from ..errors import PostgresError, refusal
 from ..forms import Form, RowSource, query_sql
 from ..servers import Server
+from ..servers.extension import RequiredExtension
 from ..servers.libpq import connect
 from ..session.session import QuerySession
-from ..session.statement import QueryStatement
+from ..session.statement import QueryStatement, changed
 from ..statistics import ServerWatch
-from ..table import METRICS, Column
+from ..table import METRICS, Column, VectorColumn
 
 if TYPE_CHECKING:
     from .shard import Shard
@@ -46,10 +48,33 @@ class Neighbors:
         return query_sql(RowSource(table), self.form, self.count, self.metric, self.column, self.rerank)
 
 
+@dataclass(frozen=True)
+class Router:
+    """Finds the `probes` shards nearest to a query; shard i has `rows[i]` rows, those of cell i."""
+
+    cells: Cells
+    probes: int
+    column: VectorColumn  # the type of the query
+    rows: tuple[int, ...]
+
+    def nearest(self, parameter: bytes | bytearray | memoryview) -> Sequence[int]:
+        """Return the places of the shards for a query, which is in binary."""
+        return self.cells.nearest(self.column.vector_of(parameter), self.probes)
+
+    def share(self, places: Sequence[int]) -> float:
+        """Return the share of all rows that some shards have."""
+        return sum(self.rows[place] for place in places) / sum(self.rows)
+
+
 class Engine:
     """One way to ask the shards for the rows that are nearest to a query; nothing is started at first."""
 
     facts: Mapping[str, Any] = MappingProxyType({})  # of the shards, for the last statement
+    router: Router | None = None  # finds the shards of a query; None: all are asked
+
+    def __init__(self, extension: RequiredExtension) -> None:
+        """Take the extension of the plug-in."""
+        self._extension = extension
 
     def statement(
         self, shards: Sequence["Shard"], each: Sequence[QueryStatement], wanted: Neighbors
@@ -81,22 +106,96 @@ class Engine:
         """Leave nothing on a coordinator."""
 
 
-@dataclass(frozen=True)
+class CoordinatorEngine(Engine):
+    """An engine of a coordinator; it is checked once for each statement how the shards answer it."""
+
+    server: Server
+    table = ""  # the name of all rows on the coordinator
+    sends_cursors = True  # and no plain queries
+    own_settings: Mapping[str, str] = MappingProxyType({})  # of the coordinator's sessions alone
+    _parts: Sequence[str] = ()  # the table's, as plans name them, one a shard
+    _readings: Sequence[str] = ()  # SQL: shard, name and value of settings that a session has there
+    _flushes: Sequence[str] = ()  # SQL that has a session's connections there flush their statistics
+    _explained: Any = None  # the last statement and its settings
+
+    @classmethod
+    def sent(cls, plan: Mapping[str, Any], parts: Sequence[str]) -> list[str]:
+        """Return what a plan sends to each shard; PostgresError where not all of them sort their rows."""
+        raise NotImplementedError
+
+    def use(self, shards: Sequence["Shard"], settings: Mapping[str, str], rows: int) -> None:
+        """Have new sessions on the shards run with these settings, and fetch this many rows at once."""
+        raise NotImplementedError
+
+    def query(self, wanted: Neighbors) -> str:
+        """Return what clients send to the coordinator."""
+        return wanted.query(self.table)
+
+    def statement(
+        self, shards: Sequence["Shard"], each: Sequence[QueryStatement], wanted: Neighbors
+    ) -> QueryStatement:
+        """Return what clients send, once it is known how each shard answers what it is sent."""
+        settings = each[0].settings
+        self.use(shards, settings, wanted.rerank or wanted.count)
+        statement: CoordinatorStatement = changed(
+            each[0],
+            CoordinatorStatement,
+            parameters=self.server.connection_parameters(),
+            sql=self.query(wanted),
+            index=None,
+            settings={**settings, **self.own_settings},
+            engine=type(self),
+            parts=tuple(self._parts),
+            shards=tuple(one.parameters for one in each),
+            shard_settings=settings,
+            readings=tuple(self._readings),
+            flushes=tuple(self._flushes),
+        )
+        if self._explained != (statement.sql, statement.settings):
+            self._explain(shards, statement)
+        return statement
+
+    def watch(self, flush: Callable[[], None]) -> ServerWatch:
+        """Return what observes the coordinator."""
+        return ServerWatch(self.server, self.table, None, flush)
+
+    def revive(self) -> None:
+        """Have the coordinator answer."""
+        self.server.revive()
+
+    def forget(self) -> None:
+        """Begin anew, with other tables."""
+        self.facts, self._explained = {}, None
+
+    def _explain(self, shards: Sequence["Shard"], statement: "CoordinatorStatement") -> None:
+        session = QuerySession(statement)
+        try:
+            sent = self.sent(json.loads(session.plan_text), statement.parts)
+        finally:
+            session.close()
+        settings, example = dict(statement.shard_settings), statement.example
+        plans = [
+            shard.remote_plan(query, example, settings, self.sends_cursors)
+            for shard, query in zip(shards, sent, strict=True)
+        ]
+        self.facts = {"shard_plans": json.dumps(plans), "shard_settings": json.dumps(settings)}
+        self._explained = (statement.sql, statement.settings)
+
+
+@dataclass(frozen=True, kw_only=True)
 class CoordinatorStatement(QueryStatement):
     """A statement whose session sends it on to shards."""
 
-    shards: tuple[Mapping[str, Any], ...] = ()  # libpq's parameters of each
-    shard_settings: Mapping[str, str] = field(default_factory=dict)  # what every shard is to have
-    readings: tuple[str, ...] = ()  # SQL: shard, name and value of settings that its session has there
-    flushes: tuple[str, ...] = ()  # SQL that has its sessions there flush their statistics
-
-    def check_sent(self, plan: Mapping[str, Any]) -> None:
-        """Raise PostgresError where a plan does not have each shard sort its rows."""
-        raise NotImplementedError
+    engine: type[CoordinatorEngine]
+    parts: Sequence[str]
+    shards: Sequence[Mapping[str, Any]]  # libpq's parameters of each
+    shard_settings: Mapping[str, str]  # what every shard is to have
+    readings: Sequence[str]
+    flushes: Sequence[str]
 
     def check(self, connection: psycopg.Connection[Any], plan: Mapping[str, Any]) -> None:
         """Check the plan, have all shards answer, and check the settings that each of them has there."""
-        self.check_sent(plan)
+        self.engine.sent(plan, self.parts)
         with self._attributing():
             connection.execute(f"EXECUTE ann_query('{self.example}')")
             expected = dict(connection.execute(_VALUES, [[*self.shard_settings]]).fetchall())
@@ -132,52 +231,6 @@ class CoordinatorStatement(QueryStatement):
             yield
         except psycopg.DatabaseError as error:
             raise self.attributed(refusal("the coordinator cannot ask the shards", error)) from None
-
-
-class CoordinatorEngine(Engine):
-    """An engine of a coordinator; it is checked once for each statement how the shards answer it."""
-
-    server: Server
-    table = ""  # the name of all rows on the coordinator
-    sends_cursors = True  # and no plain queries
-
-    def __init__(self) -> None:
-        """Nothing is known yet."""
-        self._explained: Any = None  # the last statement and its settings
-
-    def sent(self, shards: Sequence["Shard"], plan: Mapping[str, Any]) -> list[str]:
-        """Return what a plan sends to each shard."""
-        raise NotImplementedError
-
-    def watch(self, flush: Callable[[], None]) -> ServerWatch:
-        """Return what observes the coordinator."""
-        return ServerWatch(self.server, self.table, None, flush)
-
-    def revive(self) -> None:
-        """Have the coordinator answer."""
-        self.server.revive()
-
-    def forget(self) -> None:
-        """Begin anew, with other tables."""
-        self.facts, self._explained = {}, None
-
-    def explained(self, shards: Sequence["Shard"], statement: CoordinatorStatement) -> CoordinatorStatement:
-        """Check how each shard answers what it is sent, unless that was checked of the last statement."""
-        if self._explained == (statement.sql, statement.settings):
-            return statement
-        session = QuerySession(statement)
-        try:
-            sent = self.sent(shards, json.loads(session.plan_text))
-        finally:
-            session.close()
-        settings, example = dict(statement.shard_settings), statement.example
-        plans = [
-            shard.remote_plan(query, example, settings, self.sends_cursors)
-            for shard, query in zip(shards, sent, strict=True)
-        ]
-        self.facts = {"shard_plans": json.dumps(plans), "shard_settings": json.dumps(settings)}
-        self._explained = (statement.sql, statement.settings)
-        return statement
 
 
 def check_settings(shard: int, expected: Mapping[str, str], found: Mapping[str, str]) -> None:

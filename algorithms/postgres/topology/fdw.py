@@ -6,7 +6,6 @@ that was killed has left are replaced by the next one.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -15,12 +14,10 @@ from psycopg import sql
 from .. import catalog
 from ..catalog import SCHEMA
 from ..errors import PostgresError, refusal
-from ..servers.extension import RequiredExtension
 from ..servers.libpq import settings_elsewhere
-from ..session.statement import QueryStatement, changed
 from ..statistics import CLIENT_APPLICATION
 from ..table import Column
-from .engines import CoordinatorEngine, CoordinatorStatement, Neighbors
+from .engines import CoordinatorEngine, Neighbors
 from .shard import FLUSH_VIEW, SETTINGS_VIEW, Shard
 
 TABLE = f"{SCHEMA}.sharded"  # with the part of a shard, TABLE_1 and so on
@@ -28,32 +25,23 @@ _SETTINGS, _FLUSH = f"{SCHEMA}.settings_", f"{SCHEMA}.flush_"  # before the numb
 _SERVER = f"{SCHEMA}_shard_"
 _FDW = "postgres_fdw"
 _PARALLEL_COMMIT = 150000  # the version that has it
+_NO_VERB = sql.SQL("")
 _FETCH_SIZE = 100  # rows, the default of postgres_fdw
 
 
-@dataclass(frozen=True)
-class FdwStatement(CoordinatorStatement):
-    """A statement on foreign tables."""
-
-    is_concurrent: bool = False  # all shards are asked at the same time, for no more rows than needed
-
-    def check_sent(self, plan: Mapping[str, Any]) -> None:
-        """Raise PostgresError where a plan does not have each shard sort its rows."""
-        check_remote_plan(plan, len(self.shards), self.is_concurrent)
-
-
 class FdwEngine(CoordinatorEngine):
-    """Queries of a coordinator on foreign tables, which are one partitioned table."""
+    """Queries of a coordinator on foreign tables, which are one partitioned table; all are asked at once."""
 
     table = TABLE
+    is_concurrent = True  # all shards are asked at the same time, for no more rows than needed
+    _guard: psycopg.Connection[Any] | None = None
+    _options: tuple[str, int] | None = None  # of the foreign servers now
+    _elsewhere: Sequence[Mapping[str, str]] = ()  # settings of all sessions on each shard
 
-    def __init__(self, extension: RequiredExtension, is_concurrent: bool) -> None:
-        """Take the extension of the plug-in; `is_concurrent`: query all shards at the same time."""
-        super().__init__()
-        self._extension, self._is_concurrent = extension, is_concurrent
-        self._guard: psycopg.Connection[Any] | None = None
-        self._options: tuple[str, int] | None = None  # of the foreign servers now
-        self._elsewhere: list[dict[str, str]] = []  # settings of all sessions on each shard
+    @classmethod
+    def sent(cls, plan: Mapping[str, Any], parts: Sequence[str]) -> list[str]:
+        """Return what a plan sends to each shard; PostgresError where not all of them sort their rows."""
+        return sent_by_fdw(plan, parts, cls.is_concurrent)
 
     def open(self, shards: Sequence[Shard], column: Column) -> None:
         """Start the coordinator and make the foreign servers and tables."""
@@ -80,34 +68,10 @@ class FdwEngine(CoordinatorEngine):
                     self._make(connection, shards, column)
             except psycopg.errors.InsufficientPrivilege as error:
                 raise refusal("this user may not make foreign servers", error) from None
-        self._options = None
 
-    def statement(
-        self, shards: Sequence[Shard], each: Sequence[QueryStatement], wanted: Neighbors
-    ) -> QueryStatement:
+    def query(self, wanted: Neighbors) -> str:
         """Return what clients send to the coordinator."""
-        parts = [f"{TABLE}_{shard.number}" for shard in shards]
-        text = concurrent_sql(parts, wanted) if self._is_concurrent else wanted.query(TABLE)
-        self._use(each[0].settings, wanted.rerank or wanted.count)
-        reading = "SELECT {0}, name, value FROM {1}{0} WHERE name = ANY (%s)"
-        statement: FdwStatement = changed(
-            each[0],
-            FdwStatement,
-            parameters=self.server.connection_parameters(),
-            sql=text,
-            index=None,
-            shards=tuple(one.parameters for one in each),
-            shard_settings=each[0].settings,
-            readings=tuple(reading.format(shard.number, _SETTINGS) for shard in shards),
-            flushes=tuple(f"SELECT done FROM {_FLUSH}{shard.number}" for shard in shards),
-            is_concurrent=self._is_concurrent,
-        )
-        return self.explained(shards, statement)
-
-    def sent(self, shards: Sequence[Shard], plan: Mapping[str, Any]) -> list[str]:
-        """Return what a plan sends to each shard."""
-        scans = {str(scan["Relation Name"]): str(scan["Remote SQL"]) for scan in _remote_scans(plan)}
-        return [scans[f"{TABLE}_{shard.number}".rpartition(".")[2]] for shard in shards]
+        return concurrent_sql([f"{SCHEMA}.{part}" for part in self._parts], wanted)
 
     def close(self) -> None:
         """Drop what open() has made; a server that does not answer keeps it until the next one is made."""
@@ -117,41 +81,40 @@ class FdwEngine(CoordinatorEngine):
                 _drop(guard)
             guard.close()
 
-    def _use(self, settings: Mapping[str, str], rows: int) -> None:
-        """Have new sessions on the shards run with these settings; `rows` of each are fetched at once."""
+    def use(self, shards: Sequence[Shard], settings: Mapping[str, str], rows: int) -> None:
+        """Have new sessions on the shards run with these settings, and fetch this many rows at once."""
         options = (startup_options(settings), max(rows, _FETCH_SIZE))
         if options == self._options:
             return
-        # ADD is refused where there is one, SET where there is none.
-        verb = sql.SQL("ADD" if self._options is None else "SET")
         with self.server.connect() as connection, connection.transaction():
             for number, own in enumerate(self._elsewhere, 1):
-                values = {"options": startup_options({**own, **settings})}
-                if self._is_concurrent:
-                    values["fetch_size"] = str(options[1])
-                changes = [
-                    sql.SQL("{} {} {}").format(verb, sql.Identifier(name), value)
-                    for name, value in values.items()
-                ]
+                changes = {"options": startup_options({**own, **settings})}
+                if self.is_concurrent:
+                    changes["fetch_size"] = str(options[1])
                 connection.execute(
                     sql.SQL("ALTER SERVER {} OPTIONS ({})").format(
-                        sql.Identifier(f"{_SERVER}{number}"), sql.SQL(", ").join(changes)
+                        sql.Identifier(f"{_SERVER}{number}"), _written(changes, sql.SQL("SET "))
                     )
                 )
         self._options = options
 
     def _make(self, connection: psycopg.Connection[Any], shards: Sequence[Shard], column: Column) -> None:
-        options = {"extensions": ",".join(self._extension.all_names), "application_name": CLIENT_APPLICATION}
-        if self._is_concurrent:
+        options = {
+            "extensions": ",".join(self._extension.all_names),
+            "application_name": CLIENT_APPLICATION,
+            "options": "",
+            "fetch_size": str(_FETCH_SIZE),
+        }
+        if self.is_concurrent:
             options["async_capable"] = "true"
             if connection.info.server_version >= _PARALLEL_COMMIT:
                 options["parallel_commit"] = "true"
         key = f"(id % {len(shards)})"
         connection.execute(f"CREATE TABLE {TABLE} {column.table_definition} PARTITION BY LIST ({key})")
-        self._elsewhere = []
+        elsewhere = []
         for shard in shards:
             with shard.server.connect() as there:
-                self._elsewhere.append(settings_elsewhere(there))
+                elsewhere.append(settings_elsewhere(there))
             server, number = f"{_SERVER}{shard.number}", shard.number
             _make_server(connection, server, shard.server.connection_parameters(), options)
             for definition, there_named in (
@@ -162,6 +125,22 @@ class FdwEngine(CoordinatorEngine):
                 schema, _, name = there_named.partition(".")
                 place = f"OPTIONS (schema_name '{schema}', table_name '{name}')"
                 connection.execute(f"CREATE FOREIGN TABLE {definition} SERVER {server} {place}")
+        numbers = [shard.number for shard in shards]
+        self._options, self._elsewhere = None, elsewhere
+        self._parts = [f"{TABLE}_{number}".rpartition(".")[2] for number in numbers]
+        reading = "SELECT {0}, name, value FROM {1}{0} WHERE name = ANY (%s)"
+        self._readings = [reading.format(number, _SETTINGS) for number in numbers]
+        self._flushes = [f"SELECT done FROM {_FLUSH}{number}" for number in numbers]
+
+
+class NaiveFdwEngine(FdwEngine):
+    """The plug-in's own query on the partitioned table: PostgreSQL asks one shard after the other."""
+
+    is_concurrent = False
+
+    def query(self, wanted: Neighbors) -> str:
+        """Return what clients send to the coordinator."""
+        return wanted.query(TABLE)
 
 
 def concurrent_sql(tables: Sequence[str], wanted: Neighbors) -> str:
@@ -182,27 +161,31 @@ def concurrent_sql(tables: Sequence[str], wanted: Neighbors) -> str:
     return f"{nearest} SELECT id FROM nearest ORDER BY {order} LIMIT {wanted.count}"
 
 
-def check_remote_plan(plan: Mapping[str, Any], shards: int, is_concurrent: bool) -> None:
-    """Make sure that a coordinator's plan has each shard sort its rows.
+def sent_by_fdw(plan: Mapping[str, Any], parts: Sequence[str], is_concurrent: bool) -> list[str]:
+    """Return what a coordinator's plan sends to each shard, which has to sort its rows.
 
-    With `is_concurrent`, also that it asks all of them at the same time, for a limited number of rows.
+    With `is_concurrent`, it also has to ask all of them at the same time, for a limited number of rows.
     """
-    scans = list(_remote_scans(plan))
-    if len(scans) != shards:
+    scans = {str(scan["Relation Name"]): scan for scan in _remote_scans(plan)}
+    shards, sent = len(parts), []
+    if set(scans) != set(parts):
         raise PostgresError(f"the coordinator's plan asks {len(scans)} of {shards} shards")
-    for number, scan in enumerate(scans, 1):
-        if " ORDER BY " not in scan["Remote SQL"]:
+    for number, part in enumerate(parts, 1):
+        query = str(scans[part]["Remote SQL"])
+        if " ORDER BY " not in query:
             raise PostgresError(
                 f"the coordinator does not send the order to shard {number} of {shards}, which would return"
                 " all of its rows: the index compares by what postgres_fdw does not send"
             )
-        if is_concurrent and " LIMIT " not in scan["Remote SQL"]:
+        if is_concurrent and " LIMIT " not in query:
             raise PostgresError(f"the coordinator does not send the LIMIT to shard {number} of {shards}")
-        if is_concurrent and shards > 1 and not scan.get("Async Capable"):
+        if is_concurrent and shards > 1 and not scans[part].get("Async Capable"):
             raise PostgresError(
                 "the coordinator asks one shard after the other: it needs PostgreSQL 14 or newer, and"
                 " enable_async_append on"
             )
+        sent.append(query)
+    return sent
 
 
 def startup_options(settings: Mapping[str, str]) -> str:
@@ -225,21 +208,22 @@ def _remote_scans(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _make_server(
     connection: psycopg.Connection[Any], name: str, parameters: Mapping[str, Any], options: Mapping[str, str]
 ) -> None:
-    def written(options: Mapping[str, str]) -> sql.Composed:
-        words = [sql.SQL("{} {}").format(sql.Identifier(key), value) for key, value in options.items()]
-        return sql.SQL(", ").join(words)
-
     def given(*keys: str) -> dict[str, str]:
         return {key: str(parameters[key]) for key in keys if key in parameters}
 
     server, wrapper = sql.Identifier(name), sql.Identifier(_FDW)
-    place = written({**given("host", "port", "dbname"), **options})
-    user = written(given("user", "password"))
+    place = _written({**given("host", "port", "dbname"), **options})
+    user = _written(given("user", "password"))
     for statement in (
         sql.SQL("CREATE SERVER {} FOREIGN DATA WRAPPER {} OPTIONS ({})").format(server, wrapper, place),
         sql.SQL("CREATE USER MAPPING FOR CURRENT_USER SERVER {} OPTIONS ({})").format(server, user),
     ):
         connection.execute(statement)
+
+
+def _written(options: Mapping[str, str], verb: sql.SQL = _NO_VERB) -> sql.Composed:
+    words = [sql.SQL("{}{} {}").format(verb, sql.Identifier(key), value) for key, value in options.items()]
+    return sql.SQL(", ").join(words)
 
 
 def _drop(connection: psycopg.Connection[Any]) -> None:

@@ -24,8 +24,7 @@ from ..settings import settable
 from ..statistics import ServerWatch
 from ..table import Column
 from ..writing.table import WritableTable
-from .lag import WrittenLog, replayed, sampled_lag, settled, watching_connection, written
-from .replica import Replica
+from .replica import Replica, WrittenLog, replayed, sampled_lag, settled, watching_connection, written
 from .watch import SeveralWatch
 
 _SYNCHRONOUS = "synchronous_standby_names"

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import psycopg
 from psycopg import pq
 
-from ...clustering.cells import Cells
 from ..errors import PostgresError, naming
+from ..servers.extension import RequiredExtension
 from ..session.session import AnswerMeans, QuerySession
 from ..session.statement import QueryStatement, changed
-from ..table import VectorColumn
-from .engines import Engine, Neighbors
+from .engines import Engine, Neighbors, Router
 
 if TYPE_CHECKING:
     from .shard import Shard
@@ -25,32 +24,14 @@ _NO_DISTANCE = _DISTANCE.pack(float("nan"))
 _FINE = pq.ExecStatus.TUPLES_OK
 
 
-@dataclass(frozen=True)
-class Router:
-    """Finds the `probes` shards nearest to a query; shard i has `rows[i]` rows, those of cell i."""
-
-    cells: Cells
-    probes: int
-    column: VectorColumn  # the type of the query
-    rows: tuple[int, ...]
-
-    def nearest(self, parameter: bytes | bytearray | memoryview) -> Sequence[int]:
-        """Return the places of the shards for a query, which is in binary."""
-        return self.cells.nearest(self.column.vector_of(parameter), self.probes)
-
-    def share(self, places: Sequence[int]) -> float:
-        """Return the share of all rows that some shards have."""
-        return sum(self.rows[place] for place in places) / sum(self.rows)
-
-
 class ClientEngine(Engine):
     """Clients that ask the shards themselves: all of them, or those that the router finds."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, extension: RequiredExtension) -> None:
         """Raise PostgresError where clients cannot wait for several connections, as they do by epoll."""
+        super().__init__(extension)
         if sys.platform != "linux":
-            raise PostgresError(f"the shard engine '{name}' needs Linux: use --shard-engine fdw")
-        self.router: Router | None = None
+            raise PostgresError("the shard engines client and routed need Linux: use --shard-engine fdw")
 
     def statement(
         self, shards: Sequence["Shard"], each: Sequence[QueryStatement], wanted: Neighbors

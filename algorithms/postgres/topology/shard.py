@@ -12,7 +12,7 @@ from ..index.building import IndexHooks
 from ..index.fitting import IndexedTable
 from ..servers import Server, machine, shard_server
 from ..servers.extension import RequiredExtension
-from ..servers.hosts import hosts_of
+from ..servers.external import hosts_of
 from ..servers.whereabouts import address_text, external_facts, offered_versions
 from ..session.statement import check_plan, load_libraries, set_and_check
 from ..settings import MIB, megabytes

@@ -16,16 +16,22 @@ from ..table.tables import fingerprint
 from ..writing.table import WritableTable
 from .at_once import hosts_with_shards, make_at_once
 from .citus import CitusEngine
-from .citus_extension import CITUS
+from .citus_cluster import CITUS
 from .dealing import Dealt, checked_probes, dealt_by_cells, dealt_by_id
 from .engines import Engine, Neighbors
-from .fdw import FdwEngine
+from .fdw import FdwEngine, NaiveFdwEngine
 from .scattered import ClientEngine
 from .shard import Shard
 from .watch import SeveralWatch
 
 ROUTED = "routed"
-ENGINES = ("fdw", "fdw-naive", "client", CITUS, ROUTED)
+ENGINES: dict[str, type[Engine]] = {
+    "fdw": FdwEngine,
+    "fdw-naive": NaiveFdwEngine,
+    "client": ClientEngine,
+    CITUS: CitusEngine,
+    ROUTED: ClientEngine,
+}
 # Facts that all shards have a part of.
 _SUMMED = (
     "build_time", "load_time", "index_build_time", "index_size", "table_size", "estimated_index_size",
@@ -56,7 +62,9 @@ class ShardedTable(IndexedTable):
         Each server has the memory of one of `most`. ROUTED asks the nearest `probes` shards; None: all.
         """
         super().__init__(extension, metric, hooks)
-        self._engine = _engine(engine, extension)
+        if engine not in ENGINES:
+            raise PostgresError(f"there is no shard engine '{engine}': use {', '.join(ENGINES)}")
+        self._engine = ENGINES[engine](extension)
         self._probes = checked_probes(metric, count, probes) if engine == ROUTED else None
         self._shards = [
             Shard(extension, metric, hooks, (number, count), max(count, most), self._engine.prepare)
@@ -82,8 +90,7 @@ class ShardedTable(IndexedTable):
         self._check_hosts()
         dealt = self._deal(X, column)
         self._facts = dealt.facts
-        if isinstance(self._engine, ClientEngine):
-            self._engine.router = dealt.router
+        self._engine.router = dealt.router
         own = dict(zip(self._shards, dealt.rows, strict=True))
         are_reused: dict[int, bool] = {}
         hosts = hosts_with_shards(self._shards)
@@ -231,11 +238,3 @@ class ShardedTable(IndexedTable):
                 raise PostgresError(
                     f"shard 1 has {one}, and shard {number} has {other}: use the same versions"
                 )
-
-
-def _engine(name: str, extension: RequiredExtension) -> Engine:
-    if name not in ENGINES:
-        raise PostgresError(f"there is no shard engine '{name}': use {', '.join(ENGINES)}")
-    if name == CITUS:
-        return CitusEngine(extension)
-    return FdwEngine(extension, name == "fdw") if name.startswith("fdw") else ClientEngine(name)
