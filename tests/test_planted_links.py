@@ -223,19 +223,6 @@ def test_programs_of_a_third_account_are_copied_with_its_rights(
     (programs / "lib/secret").unlink()
 
 
-def test_files_that_root_made_in_the_folder_before_are_replaced(place: SimpleNamespace) -> None:
-    """Version 0.1.0 opened the lock and the log as root."""
-    for file in (place.server / "lock", place.home / "log"):
-        file.unlink()
-        file.touch(mode=0o600)
-    start(place)
-    assert (place.home / "log").stat().st_uid == (place.server / "lock").stat().st_uid != 0
-    server = LocalServer(embedded_installation() / "bin", place.server)
-    server.start(SETTINGS)
-    assert server.versions()["postgres"]
-    server.stop()
-
-
 def test_a_process_of_roots_is_not_ended(
     place: SimpleNamespace, account: ServerAccount, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Protocol
 
@@ -26,9 +27,7 @@ from .account import server_account
 _MIB = 1 << 20
 _MOST_PACKED = 1024 * _MIB  # of the archive itself
 _MOST_MEMBERS = 50_000
-_MOST_OF_A_MEMBER = 1024 * _MIB
-_MOST_UNPACKED = 2048 * _MIB  # of all that is unpacked, or passed over
-_MOST_KEPT = 512 * _MIB  # in memory
+_MOST_UNPACKED = 1024 * _MIB  # of all that is unpacked, or passed over
 _MOST_RATIO = 200  # of what is unpacked to the archive, beyond _SMALL
 _SMALL = 64 * _MIB
 _MOST_OF_A_HEADER = _MIB  # which is read at once, and may claim any size
@@ -54,9 +53,9 @@ def read_archive(archive: Path) -> dict[str, bytes | None]:
 
     Links are left out. PostgresError if it cannot be read, or is not within the bounds.
     """
-    with _opened(archive) as (members, budget):
+    with _opened(archive) as members:
         return {
-            name: budget.content(stream, name) if name.endswith(_EXTENSION_FILES) else None
+            name: b"".join(_pieces(stream)) if name.endswith(_EXTENSION_FILES) else None
             for name, stream in members
         }
 
@@ -66,7 +65,7 @@ def unpack(archive: Path, folder: Path, is_chosen: Callable[[PurePosixPath], boo
 
     PostgresError as above.
     """
-    with _opened(archive) as (members, budget):
+    with _opened(archive) as members:
         for name, stream in members:
             path = PurePosixPath(name)
             if not is_chosen(path):
@@ -76,13 +75,17 @@ def unpack(archive: Path, folder: Path, is_chosen: Callable[[PurePosixPath], boo
                 parent.mkdir(exist_ok=True)
                 parent.chmod(0o755)
             with target.open("xb") as file:
-                for piece in budget.pieces(stream, name):
+                for piece in _pieces(stream):
                     file.write(piece)
             target.chmod(0o755 if "bin" in path.parts else 0o644)
 
 
+def _pieces(stream: _Readable) -> Iterator[bytes]:
+    return iter(partial(stream.read, _PIECE), b"")
+
+
 @contextmanager
-def _opened(archive: Path) -> Iterator[tuple[_Members, "_Budget"]]:
+def _opened(archive: Path) -> Iterator[_Members]:
     """Open an archive of any kind; whatever goes wrong with it becomes a PostgresError on one line."""
     try:
         if not stat.S_ISREG(archive.stat().st_mode):
@@ -98,7 +101,7 @@ def _opened(archive: Path) -> Iterator[tuple[_Members, "_Budget"]]:
             else:
                 members = _tar_members(file, budget)
             with closing(members):
-                yield members, budget
+                yield members
     except PostgresError:
         raise
     except OSError as error:
@@ -196,7 +199,7 @@ class _Budget:
         if packed > _MOST_PACKED:
             raise ValueError(f"it has more than {_MOST_PACKED // _MIB:,} MB")
         self._most = min(_MOST_UNPACKED, max(_SMALL, _MOST_RATIO * packed))
-        self._unpacked = self._members = self._kept = 0
+        self._unpacked = self._members = 0
 
     def member(self, name: str) -> None:
         """Count a member, and refuse a name that leads out of the archive."""
@@ -212,25 +215,6 @@ class _Budget:
         self._unpacked += size
         if self._unpacked > self._most:
             raise ValueError(f"it unpacks to more than {self._most // _MIB:,} MB")
-
-    def pieces(self, stream: _Readable, name: str) -> Iterator[bytes]:
-        """Yield what a member holds."""
-        size = 0
-        while piece := stream.read(_PIECE):
-            size += len(piece)
-            if size > _MOST_OF_A_MEMBER:
-                raise ValueError(f"its member {name[:80]!a} has more than {_MOST_OF_A_MEMBER // _MIB:,} MB")
-            yield piece
-
-    def content(self, stream: _Readable, name: str) -> bytes:
-        """Return what a member holds, to be kept."""
-        kept = bytearray()
-        for piece in self.pieces(stream, name):
-            kept += piece
-            self._kept += len(piece)
-            if self._kept > _MOST_KEPT:
-                raise ValueError(f"the parts of extensions in it have more than {_MOST_KEPT // _MIB:,} MB")
-        return bytes(kept)
 
 
 class _Counted:

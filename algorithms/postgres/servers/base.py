@@ -14,7 +14,6 @@ from ..environment import OTHER_FOLDER, PREFIX
 from ..errors import PostgresError
 from ..settings import size_text
 from . import machine
-from .account import ServerAccount
 from .libpq import connect
 
 NOTICE_SECONDS = 0.3  # in which a server sees that a backend has crashed, and ends all others, or itself
@@ -45,16 +44,6 @@ class Server(ABC):
     @abstractmethod
     def data_folder(self) -> Path | None:
         """The folder that holds all it keeps, None where that is not ours to know."""
-
-    @property
-    def programs(self) -> Path | None:
-        """The folder of its programs, None where that is not ours to know."""
-        return None
-
-    @property
-    def account(self) -> ServerAccount:
-        """The account that runs it, ours where the server is not ours."""
-        return ServerAccount("")
 
     @property
     def is_ours(self) -> bool:

@@ -164,7 +164,7 @@ class ClusterFolder:
         """Remove the cluster, if there is one, so that no part of it is ever taken for it."""
         partial = self.partial_data()
         if os.path.lexists(self.data):
-            self._perform(folder_files.rename, self.data, partial)
+            self._perform(Path.rename, self.data, partial)
             self._perform(folder_files.remove, partial)
 
     def mark_as_standby(self, partial: Path) -> None:
@@ -174,7 +174,7 @@ class ClusterFolder:
 
     def keep(self, partial: Path) -> None:
         """Keep a cluster that is whole."""
-        self._perform(folder_files.rename, partial, self.data)
+        self._perform(Path.rename, partial, self.data)
 
     def open_log(self) -> IO[bytes]:
         """Open an empty log."""

@@ -201,26 +201,15 @@ def make_folder(path: Path) -> None:
 
 def make_temporary(prefix: str) -> str:
     """Make a folder with a name of its own where temporary files are; return its path."""
-    for parent in _temporary_folders():
+    for parent in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp")):
         with suppress(OSError):
             return tempfile.mkdtemp(prefix=prefix, dir=parent)
     raise OSError(errno.EACCES, "no folder for temporary files can be written")
 
 
-def _temporary_folders() -> list[str]:
-    return list(dict.fromkeys((tempfile.gettempdir(), "/tmp", "/var/tmp")))
-
-
 def open_file(path: Path, flags: int) -> Descriptor:
-    """Open a file; one that version 0.1.0 made as root is replaced where it is to be written."""
-    flags |= os.O_NOFOLLOW | os.O_NONBLOCK
-    try:
-        number = os.open(path, flags, 0o600)
-    except PermissionError:
-        if not flags & os.O_CREAT or path.lstat().st_uid == os.geteuid():
-            raise
-        path.unlink()
-        number = os.open(path, flags | os.O_EXCL, 0o600)
+    """Open an ordinary file."""
+    number = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
         raise OSError(errno.EINVAL, "it is no ordinary file", str(path))
@@ -232,11 +221,6 @@ def end_of(path: Path, most: int) -> str:
     with os.fdopen(open_file(path, os.O_RDONLY), "rb") as file:
         file.seek(max(os.fstat(file.fileno()).st_size - most, 0))
         return file.read(most).decode(errors="replace")
-
-
-def rename(path: Path, target: Path) -> None:
-    """Give it another name."""
-    path.rename(target)
 
 
 def remove(path: Path) -> None:
@@ -261,10 +245,7 @@ def unpack_programs(packed: int, copy: Path) -> None:
         remove(old)
     partial = copy.with_name(f"{copy.name}.partial")
     with os.fdopen(os.dup(packed), "rb") as file, tarfile.open(fileobj=file) as archive:
-        archive.extraction_filter = _as_it_is  # it is root's own, and who unpacks it is not root
+        # It is root's own, and who unpacks it is not root.
+        archive.extraction_filter = lambda member, path: member
         archive.extractall(partial)
     partial.rename(copy)
-
-
-def _as_it_is(member: tarfile.TarInfo, path: Any) -> tarfile.TarInfo:
-    return member

@@ -40,8 +40,8 @@ SESSION_SETTINGS = {
     # Citus would send what changes a schema on to all nodes of a cluster, or refuse it on a worker.
     "citus.enable_metadata_sync": "off",
 }
-# What PGOPTIONS and the like give stays. pg_settings does not list the settings of Citus. The
-# schemas of all extensions come behind those of the search_path.
+# What PGOPTIONS and the like give stays. Citus hides its settings from pg_settings. The schemas of all
+# extensions come behind those of the search_path.
 _GIVE = """
     WITH given AS (
         SELECT key AS name, value FROM json_each_text(%s)

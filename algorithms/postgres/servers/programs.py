@@ -177,7 +177,10 @@ class ServerPrograms:
         `in_groups`: in the server's groups, so that what it writes fills the server's cache.
         """
         done = subprocess.run(
-            self._launched(self._groups() if in_groups else "", str(self.folder / program), *arguments),
+            launched(
+                [str(self.folder / program), *arguments], self._account, self._root,
+                self._groups() if in_groups else "",
+            ),
             env=program_environment(),
             capture_output=True, text=True, errors="replace",
             stdin=subprocess.DEVNULL, start_new_session=True, check=False,
@@ -193,7 +196,7 @@ class ServerPrograms:
         command = [*numa_command(), str(self.folder / program), *arguments]
         # A session of its own: Ctrl-C reaches us, and we decide when the server stops.
         return subprocess.Popen(
-            self._launched(self._groups(), *command),
+            launched(command, self._account, self._root, self._groups()),
             stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.STDOUT,
             env=program_environment(), start_new_session=True,
         )  # fmt: skip
@@ -202,16 +205,17 @@ class ServerPrograms:
         """Return the control groups to enter, in which each server has its own."""
         return variable("GROUPS").replace("{server}", f"-{self._number}" if self._number else "")
 
-    def _launched(self, groups: str, *command: str) -> list[str]:
-        # SIGINT is PostgreSQL's fast shutdown: open transactions are rolled back, their files removed.
-        return launched(command, self._account, self._root, signal.SIGINT, groups)
-
 
 def launched(
-    command: Sequence[str], account: ServerAccount, folder: Path, ending: signal.Signals, groups: str = ""
+    command: Sequence[str],
+    account: ServerAccount,
+    folder: Path,
+    groups: str = "",
+    ending: signal.Signals = signal.SIGINT,
 ) -> list[str]:
     """Return the command that runs another as the account, in a folder; a signal ends it with this process.
 
+    By default, that is PostgreSQL's fast shutdown: open transactions are rolled back, their files removed.
     `groups` are control groups to enter, as launcher.py takes them.
     """
     launcher = str(Path(__file__).with_name("launcher.py"))

@@ -1,24 +1,18 @@
 """A standby of a server of our own: a base backup of it, which follows its log and answers queries."""
 
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Mapping
 
-import psycopg
 from psycopg.conninfo import make_conninfo
-from tqdm import tqdm
 
 from ..errors import PostgresError
+from ..settings import size_text
 from .base import Server
 from .cluster import folder_beside
 from .local import LocalServer
 
 _PROGRAM = "pg_basebackup"
-_POLL_SECONDS = 0.5
 _SIZE = "SELECT sum(pg_database_size(oid))::int8 FROM pg_database"
-_SENT = "SELECT sum(backup_streamed)::int8 FROM pg_stat_progress_basebackup"
 
 
 class StandbyServer(LocalServer):
@@ -27,7 +21,7 @@ class StandbyServer(LocalServer):
     def __init__(self, number: int, primary: LocalServer) -> None:
         """Take the primary, which has to run; what it keeps is in a folder beside the primary's."""
         super().__init__(primary.programs, folder_beside(primary.data_folder, f"replica{number}"), number)
-        self.primary, self._name = primary, f"ann_benchmarks_replica{number}"
+        self.primary, self._number = primary, number
         self.backups = 0  # begun by this process
         self.backup_seconds = 0.0  # of the last one; 0: an earlier run has made it
         self._is_useless = False
@@ -58,19 +52,21 @@ class StandbyServer(LocalServer):
         partial = self._cluster.partial_data()
         place = self.primary.connection_parameters()
         began = time.perf_counter()
-        with _backup_bar(self.primary, size):
-            # "fetch" has one process and takes the log at the end: nobody writes meanwhile.
-            self._programs.run(
-                _PROGRAM, "--pgdata", str(partial), "--dbname", make_conninfo(**place),
-                "--checkpoint", "fast", "--wal-method", "fetch", in_groups=True,
-            )  # fmt: skip
+        print(f"copying {size_text(size)} for replica {self._number}", flush=True)
+        # "fetch" has one process and takes the log at the end: nobody writes meanwhile.
+        self._programs.run(
+            _PROGRAM, "--pgdata", str(partial), "--dbname", make_conninfo(**place),
+            "--checkpoint", "fast", "--wal-method", "fetch", in_groups=True,
+        )  # fmt: skip
         self._cluster.mark_as_standby(partial)
         self._cluster.keep(partial)
         self.backup_seconds, self._is_useless = time.perf_counter() - began, False
 
     def _arguments(self, settings: Mapping[str, str]) -> list[str]:
         # The primary's socket may be elsewhere after each start, so that no file names it.
-        place = self.primary.connection_parameters() | {"application_name": self._name}
+        place = self.primary.connection_parameters() | {
+            "application_name": f"ann_benchmarks_replica{self._number}"
+        }
         follows = {
             "primary_conninfo": make_conninfo(**place),
             "wal_receiver_create_temp_slot": "on",
@@ -91,31 +87,3 @@ def _cluster_bytes(server: Server) -> int:
         row = connection.execute(_SIZE).fetchone()
     assert row is not None
     return int(row[0])
-
-
-@contextmanager
-def _backup_bar(server: Server, size: int) -> Iterator[None]:
-    """Show how much of about `size` bytes the base backup of a server has copied; on a terminal only."""
-    bar = tqdm(total=size, desc="copying", unit="B", unit_scale=True, disable=None, delay=1, leave=False)
-    done = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(server, bar, done), daemon=True)
-    try:
-        if not bar.disable:
-            watcher.start()
-        yield
-    finally:
-        done.set()
-        if watcher.ident is not None:
-            watcher.join()
-        bar.close()
-
-
-def _watch(server: Server, bar: "tqdm[Any]", done: threading.Event) -> None:
-    try:
-        with server.connect() as connection:
-            while not done.wait(_POLL_SECONDS):
-                row = connection.execute(_SENT).fetchone()
-                if row is not None and row[0] is not None:
-                    bar.update(row[0] - bar.n)
-    except (psycopg.Error, PostgresError):
-        return  # pg_basebackup itself reports what is wrong

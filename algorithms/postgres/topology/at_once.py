@@ -15,18 +15,16 @@ import threading
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout, suppress
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import Any
-
-from tqdm import tqdm
 
 from ..errors import PostgresError
 from .shard import Shard
 
 _FORKS = multiprocessing.get_context("fork")
 _SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-_MOST_FORKS = 128  # each has some MB of memory of its own
-_LINE, _PHASE, _MADE, _FAILED = "line", "phase", "made", "failed"  # what a fork says of a shard
+_PHASE, _MADE, _FAILED = "phase", "made", "failed"  # what a fork says of a shard
 
 
 def hosts_with_shards(shards: Sequence[Shard]) -> list[list[Shard]]:
@@ -51,21 +49,16 @@ def make_at_once(
     errors: list[Exception] = []
     entered: set[str] = set()
     shards = {shard.number: shard for own in hosts for shard in own}
-    bar = tqdm(total=len(shards), desc="making shards", unit=" shard", disable=None, leave=False)
-    with closing(_messages(hosts, make)) as messages, bar:
+    with closing(_messages(hosts, make)) as messages:
         for number, kind, value in messages:
-            if kind == _LINE:
-                bar.write(f"{shards[number].title}: {value}")
-            elif kind == _MADE:
+            if kind == _MADE:
                 made[number] = value
-                bar.update()
             elif kind == _FAILED:
                 errors.append(value)
-                bar.write(f"{value} (the other hosts go on)")
+                print(f"{value} (the other hosts go on)", flush=True)
             elif value not in entered:
                 entered.add(value)
                 enter(value)
-            sys.stdout.flush()
     if errors:
         raise errors[0]
     for number, shard in shards.items():
@@ -80,16 +73,16 @@ def _messages(
     hosts: Sequence[Sequence[Shard]], make: Callable[[Shard], bool]
 ) -> Generator[tuple[int, str, Any], None, None]:
     """Yield what forks say: the number of a shard, what kind of message it is, and its value."""
-    waiting = list(hosts[::-1])
     forks: dict[Connection, Any] = {}
     try:
-        while waiting or forks:
-            while waiting and len(forks) < _MOST_FORKS:
-                ours, theirs = _FORKS.Pipe(duplex=False)
-                with closing(theirs), _forking():
-                    fork = _FORKS.Process(target=_make, args=(waiting.pop(), make, theirs, [ours, *forks]))
-                    fork.start()
-                    forks[ours] = fork
+        sys.stdout.flush()  # else each fork would print what is left of it
+        for shards in hosts:
+            ours, theirs = _FORKS.Pipe(duplex=False)
+            with closing(theirs), _forking():
+                fork = _FORKS.Process(target=_make, args=(shards, make, theirs, [ours, *forks]))
+                fork.start()
+                forks[ours] = fork
+        while forks:
             for pipe in wait(list(forks)):
                 assert isinstance(pipe, Connection)
                 try:
@@ -130,16 +123,20 @@ def _make(
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with suppress(OSError):  # the parent has gone
         for shard in shards:
-            lines = _Lines(shard.number, pipe)
-            shard.enter_phase = lines.say_phase
+            shard.enter_phase = partial(_say, pipe, shard.number, _PHASE)
+            lines = _Lines(f"{shard.title}: ")
             with redirect_stdout(lines), redirect_stderr(lines):
                 try:
                     with shard.naming():
                         message = _MADE, make(shard)
                 except Exception as error:
-                    pipe.send((shard.number, _FAILED, _sendable(error, shard)))
+                    _say(pipe, shard.number, _FAILED, _sendable(error, shard))
                     return
-                pipe.send((shard.number, *message))
+            _say(pipe, shard.number, *message)
+
+
+def _say(pipe: Connection, number: int, kind: str, value: Any) -> None:
+    pipe.send((number, kind, value))
 
 
 def _end_with_parent() -> None:
@@ -159,23 +156,18 @@ def _sendable(error: Exception, shard: Shard) -> Exception:
 
 
 class _Lines(io.TextIOBase):
-    """A stream that says each whole line; it is no terminal, so that there are no bars."""
+    """A stream that prints each whole line behind a name; it is no terminal, so that there are no bars."""
 
-    def __init__(self, number: int, pipe: Connection) -> None:
-        """Take the shard's number, and the pipe."""
-        self._number, self._pipe, self._text = number, pipe, ""
+    def __init__(self, name: str) -> None:
+        self._name, self._stream, self._text = name, sys.stdout, ""
 
     def writable(self) -> bool:
         """It is."""
         return True
 
     def write(self, text: str) -> int:
-        """Say the lines that are whole now."""
+        """Print the lines that are whole now, at once: the forks have one standard output."""
         *lines, self._text = (self._text + text).split("\n")
-        for line in lines:
-            self._pipe.send((self._number, _LINE, line))
+        self._stream.write("".join(f"{self._name}{line}\n" for line in lines))
+        self._stream.flush()
         return len(text)
-
-    def say_phase(self, phase: str) -> None:
-        """Say that the shard enters a phase."""
-        self._pipe.send((self._number, _PHASE, phase))

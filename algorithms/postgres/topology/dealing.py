@@ -36,25 +36,6 @@ _KEPT_BYTES = 64 << 20  # of what is kept, in a row of its table
 _ID_BYTES = slice(6, 10)  # of a row of a binary COPY: behind the number of columns and the id's length
 
 
-@dataclass(frozen=True)
-class Dealt:
-    """The rows of each shard, and what finds the shards of a query; None: every query is sent to all."""
-
-    rows: Sequence["ShardRows"]
-    router: Router | None
-    own_facts: dict[str, Any]
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What is stored."""
-        return {"shard_rows": [len(own) for own in self.rows], **self.own_facts}
-
-
-def dealt_by_id(X: Any, mark: str, count: int) -> Dealt:
-    """Deal rows, which `mark` identifies, in turn."""
-    return Dealt([ShardRows(X, place, count, mark) for place in range(count)], None, {})
-
-
 def checked_probes(metric: str, count: int, probes: int | None) -> int:
     """Return how many of `count` shards a query asks; PostgresError where there are no cells for that."""
     if metric not in METRICS:
@@ -64,7 +45,7 @@ def checked_probes(metric: str, count: int, probes: int | None) -> int:
     return count if probes is None else probes
 
 
-def dealt_by_cells(
+def deal_by_cells(
     X: Any,
     mark: str,
     column: Column,
@@ -72,10 +53,11 @@ def dealt_by_cells(
     metric: str,
     server: Server,
     enter: Callable[[], object],
-) -> Dealt:
-    """Deal rows, which `mark` identifies, by cells; `place` is how many shards there are, and probes.
+) -> tuple[Sequence["ShardRows"], Router, dict[str, Any]]:
+    """Deal rows, which `mark` identifies, by cells; return those of each shard, a router, and facts.
 
-    `enter` is called before cells are found: the server may keep them.
+    `place` is how many shards there are, and probes. `enter` is called before cells are found: the server may
+    keep them.
     """
     if not isinstance(column, VectorColumn):
         raise PostgresError(f"there are no cells of the type {column.type_name}: {_OTHERS}")
@@ -84,7 +66,7 @@ def dealt_by_cells(
     whole = f"{mark} {found.mark}"
     rows = [CellRows(X, number, found.places, count, whole) for number in range(count)]
     router = Router(found.cells, probes, column, tuple(found.sizes))
-    return Dealt(rows, router, {"shard_probes": probes, "shard_cells_time": found.seconds})
+    return rows, router, {"shard_probes": probes, "shard_cells_time": found.seconds}
 
 
 class ShardRows:

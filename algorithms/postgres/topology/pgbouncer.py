@@ -22,9 +22,10 @@ import psycopg
 from psycopg import sql
 
 from ..errors import PostgresError
-from ..servers import Server, folder_files
+from ..servers import folder_files
 from ..servers.account import ServerAccount
 from ..servers.libpq import open_connection
+from ..servers.local import LocalServer
 from ..servers.programs import launched
 from ..session.statement import LOAD_VECTOR
 from ..variables import program_environment
@@ -159,7 +160,7 @@ class PgBouncer:
         """Take the program; nothing is started yet."""
         self._program = program
         self._process: subprocess.Popen[bytes] | None = None
-        self._server: Server | None = None  # the pooler was started for it
+        self._server: LocalServer | None = None  # the pooler was started for it
         self._folder = Path()
         self._text = ""  # of its configuration
         self._finalizer: Any = None
@@ -183,7 +184,7 @@ class PgBouncer:
         assert self._server is not None
         return self._server.connection_parameters() | {"host": str(self._folder), "port": PORT}
 
-    def use(self, server: Server, pool: PoolSettings) -> None:
+    def use(self, server: LocalServer, pool: PoolSettings) -> None:
         """Run with this pool: what runs with another one, or has ended, is started again."""
         folder = Path(str(server.connection_parameters()["host"])) / "pooler"
         text = configuration(server.connection_parameters(), folder, pool)
@@ -216,7 +217,7 @@ class PgBouncer:
             with os.fdopen(self._opened(_LOG), "wb") as log:
                 # A session of its own: Ctrl-C reaches us, and we decide when it ends.
                 self._process = subprocess.Popen(
-                    launched(command, self._server.account, self._folder, signal.SIGKILL),
+                    launched(command, self._server.account, self._folder, ending=signal.SIGKILL),
                     stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
                     env=program_environment(), start_new_session=True,
                 )  # fmt: skip

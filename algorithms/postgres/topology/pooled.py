@@ -19,6 +19,7 @@ from ..index.fitting import IndexedTable
 from ..servers import chosen_programs, machine
 from ..servers.account import server_account
 from ..servers.extension import RequiredExtension
+from ..servers.local import LocalServer
 from ..servers.whereabouts import most_connections
 from ..session.statement import QueryStatement, changed, load_libraries, set_and_check
 from ..settings import current_setting
@@ -90,6 +91,7 @@ class PooledTable(IndexedTable):
         expected = self._expected(plain.settings)
         local = dict(settings) if self._mode == LOCAL else None
         kept = {name: value for name, value in expected.items() if name not in (local or ())}
+        assert isinstance(self.server, LocalServer)
         self._pooler.use(self.server, PoolSettings(self._mode, self._size, kept))
         more = {"is_shared": self._is_shared, "expected": expected, "local": local}
         statement: PooledStatement = changed(

@@ -13,7 +13,6 @@ from statistics import fmean
 from typing import Any
 
 import psycopg
-from tqdm import tqdm
 
 from ..errors import FolderInUseError, PostgresError, naming
 from ..servers import Server, StandbyServer, replica_server
@@ -93,14 +92,11 @@ class Replica:
 
     def wait_for(self, position: int) -> None:
         """Wait until it has replayed the log up to a position; PostgresError where it no longer goes on."""
-        with self._explaining(), self.server.connect() as connection, self._bar() as bar:
-            done = replayed(connection)
-            bar.total = max(position - done, 0)
-            moved = time.monotonic()
+        with self._explaining(), self.server.connect() as connection:
+            done, moved = replayed(connection), time.monotonic()
             while done < position:
                 time.sleep(_POLL_SECONDS)
                 now = replayed(connection)
-                bar.update(now - done)
                 if now > done:
                     done, moved = now, time.monotonic()
                 elif time.monotonic() - moved > STALLED_SECONDS:
@@ -148,12 +144,6 @@ class Replica:
             if _WITHOUT_LOG in reason:
                 reason = "the primary has run without replicas, and so without the log that they need"
             raise PostgresError(reason) from None
-
-    def _bar(self) -> "tqdm[Any]":
-        return tqdm(
-            desc=f"{self.title} catches up",
-            total=0, unit="B", unit_scale=True, disable=None, delay=1, leave=False,
-        )  # fmt: skip
 
 
 def written(primary: psycopg.Connection[Any]) -> int:

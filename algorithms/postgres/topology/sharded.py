@@ -17,7 +17,7 @@ from ..writing.table import WritableTable
 from .at_once import hosts_with_shards, make_at_once
 from .citus import CitusEngine
 from .citus_cluster import CITUS
-from .dealing import Dealt, checked_probes, dealt_by_cells, dealt_by_id
+from .dealing import ShardRows, checked_probes, deal_by_cells
 from .engines import Engine, Neighbors
 from .fdw import FdwEngine, NaiveFdwEngine
 from .scattered import ClientEngine
@@ -88,10 +88,7 @@ class ShardedTable(IndexedTable):
             raise PostgresError(f"{rows:,} rows for {count} shards: use fewer shards")
         self._engine.forget()
         self._check_hosts()
-        dealt = self._deal(X, column)
-        self._facts = dealt.facts
-        self._engine.router = dealt.router
-        own = dict(zip(self._shards, dealt.rows, strict=True))
+        own = dict(zip(self._shards, self._deal(X, column), strict=True))
         are_reused: dict[int, bool] = {}
         hosts = hosts_with_shards(self._shards)
         if len(hosts) > 1 and not options.only_serves:
@@ -185,14 +182,20 @@ class ShardedTable(IndexedTable):
         for shard in self._shards:
             shard.release()
 
-    def _deal(self, X: Any, column: Column) -> Dealt:
-        mark, first = fingerprint(X), self._shards[0]
-        if self._probes is None:
-            return dealt_by_id(X, mark, len(self._shards))
-        with self._at(first):
-            server = first.started()
-        place, enter = (len(self._shards), self._probes), partial(first.enter_phase, "cells")
-        return dealt_by_cells(X, mark, column, place, self._metric, server, enter)
+    def _deal(self, X: Any, column: Column) -> Sequence[ShardRows]:
+        """Return the rows of each shard; the engine gets what routes queries, where not all are asked."""
+        mark, first, count = fingerprint(X), self._shards[0], len(self._shards)
+        rows: Sequence[ShardRows] = [ShardRows(X, place, count, mark) for place in range(count)]
+        self._facts = {}
+        if self._probes is not None:
+            with self._at(first):
+                server = first.started()
+            place, enter = (count, self._probes), partial(first.enter_phase, "cells")
+            rows, self._engine.router, self._facts = deal_by_cells(
+                X, mark, column, place, self._metric, server, enter
+            )
+        self._facts["shard_rows"] = [len(own) for own in rows]
+        return rows
 
     def _open(self) -> None:
         self._current = self._shards[0]
