@@ -148,6 +148,8 @@ def test_a_standby_is_reused_by_the_next_run_and_no_slot_is_left(primary):
     with fitted() as algorithm:
         assert [server.backups for server in standbys()] == backups
         assert found_by(algorithm) == TRUE
+        facts = algorithm.get_additional()
+        assert facts["replica_backup_times"] == [0.0] * COUNT and min(facts["replica_times"]) > 0
         for server in standbys():
             with server.connect() as connection:
                 assert connection.execute("SELECT id FROM later").fetchone() == (7,)
@@ -231,18 +233,6 @@ def test_a_base_backup_that_broke_off_is_never_used(primary, monkeypatch, tmp_pa
     with fitted(1) as algorithm:
         assert found_by(algorithm) == TRUE and server.backups == backups + 1
         assert not server._cluster.data.with_name("data.partial").exists()
-
-
-def test_a_later_job_says_what_its_own_start_took(primary):
-    """The base backup was another one's."""
-    for server in standbys():
-        server.stop()
-    with fitted(COUNT) as algorithm:
-        algorithm.query(QUERIES[0], K)
-    with fitted(COUNT) as again:
-        again.query(QUERIES[0], K)
-        facts = again.get_additional()
-    assert facts["replica_backup_times"] == [0.0] * COUNT and min(facts["replica_times"]) > 0
 
 
 def test_tables_of_replicas_are_read_into_the_cache_as_the_primarys_is(primary, monkeypatch):

@@ -320,6 +320,6 @@ class PostgresANN(InstallableExtension, QueriedTable):
 
 
 def _drop_leftovers(server: Server, connection: psycopg.Connection[Any]) -> None:
-    from .topology import drop_leftovers
+    from .topology.citus_cluster import drop_abandoned
 
-    drop_leftovers(server, connection)
+    drop_abandoned(server, connection)

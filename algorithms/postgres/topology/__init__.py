@@ -6,12 +6,9 @@ Each kind has a table that stands in the place of IndexedTable. A query to one s
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import psycopg
-
 if TYPE_CHECKING:  # the processes of clients take nothing but statements and sessions
     from ..index.building import IndexHooks
     from ..index.fitting import IndexedTable
-    from ..servers import Server
     from ..servers.extension import RequiredExtension
 
 
@@ -49,10 +46,3 @@ def servers_facts(kind: str, extensions: Sequence[str], arguments: Mapping[str, 
 
         return {**known_facts(extensions), **pooler_facts()}
     return known_facts(extensions)
-
-
-def drop_leftovers(server: "Server", connection: psycopg.Connection[Any]) -> None:
-    """Drop what a run that was killed has left on a server, where no other run uses it."""
-    from .citus_cluster import drop_abandoned
-
-    drop_abandoned(server, connection)

@@ -8,7 +8,6 @@ what an earlier run has made.
 import io
 import multiprocessing
 import os
-import pickle
 import signal
 import sys
 import threading
@@ -147,12 +146,10 @@ def _end_with_parent() -> None:
 
 
 def _sendable(error: Exception, shard: Shard) -> Exception:
-    """Return an error, or its text where it cannot be sent as it is."""
-    try:
-        pickle.loads(pickle.dumps(error))  # our own
-    except Exception:
-        return RuntimeError(f"{shard.title}: {type(error).__name__}: {error}")
-    return error
+    """Return an error of ours, or the text of another, which may not be one that can be sent."""
+    if isinstance(error, PostgresError):
+        return error
+    return RuntimeError(f"{shard.title}: {type(error).__name__}: {error}")
 
 
 class _Lines(io.TextIOBase):
