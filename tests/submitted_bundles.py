@@ -1,6 +1,7 @@
 """Bundles by their layout, with results of known recall, for tests of what is shown of them."""
 
 import h5py
+import numpy as np
 import pytest
 
 from ann_benchmarks.fields.series import ATTRIBUTE, Series
@@ -15,6 +16,7 @@ from ann_benchmarks.submission.manifest import (
     write_manifest,
 )
 
+from .bundle_data import set_arrays
 from .plotting_data import make_result, make_truth
 
 QUERIES = 100
@@ -55,6 +57,7 @@ def put_result(folder, dataset, series, arguments, recall, qps, **attrs):
         "latency_p99": 3 / qps,
         "latency_queries": 10_000,
         "clients": series.clients or 1,
+        "run_seconds": [1 / qps] * 3,
         **attrs,
         ATTRIBUTE: series.as_json(),
     }
@@ -69,7 +72,14 @@ def put_result(folder, dataset, series, arguments, recall, qps, **attrs):
 
 def begin_bundle(folder, dataset="d"):
     """Begin a bundle with the true distances of a dataset."""
-    return make_truth(dataset, queries=QUERIES, folder=folder / "truth")
+    distances = make_truth(dataset, queries=QUERIES, folder=folder / "truth")
+    rows = np.tile(np.arange(10, dtype=np.int32), (QUERIES, 1))
+    set_arrays(folder / "truth" / f"{dataset}.hdf5", neighbors=lambda _: rows)
+    (folder / "truth" / f"{dataset}.checked.json").unlink()
+    if "--" in dataset:
+        with h5py.File(folder / "truth" / f"{dataset}.hdf5", "r+") as file:
+            file["matches"] = np.full(QUERIES, 10)
+    return distances
 
 
 def finish_bundle(folder, title, claimed=(), texts=None, **more):
@@ -82,7 +92,11 @@ def finish_bundle(folder, title, claimed=(), texts=None, **more):
         with h5py.File(path) as file:
             mark = truth_mark(file["distances"][()])
         if "--" not in path.stem:
-            datasets[path.stem] = BundledDataset(20, 2, "euclidean", QUERIES, mark)
+            filters = [
+                one.stem.partition("--")[2].replace("-", ":", 1)
+                for one in path.parent.glob(f"{path.stem}--*")
+            ]
+            datasets[path.stem] = BundledDataset(20, 2, "euclidean", QUERIES, mark, filters)
     claims = [
         ClaimedPoint("d", "vchord", 10, False, 1, 0.96, 100.0, file, 90.0, 110.0, 9.9) for file in claimed
     ]

@@ -1,16 +1,19 @@
 """Honest results that look like something else, none of which the checker refuses."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from ann_benchmarks.fields.series import Series
+from ann_benchmarks.results.runs import Run
 from ann_benchmarks.submission.checking.claims import find_point
 from ann_benchmarks.submission.checking.curves import repeated, swapped
 from ann_benchmarks.submission.checking.identity import name_problems, series_problems
-from ann_benchmarks.submission.checking.points import CheckedPoint, Neighborhood, StoredPoint
+from ann_benchmarks.submission.checking.points import CheckedPoint, StoredPoint
+from ann_benchmarks.submission.checking.truth import Neighborhood
 from ann_benchmarks.submission.manifest import BundledDataset
 
 SERIES = Series("hnsw", clients=1)
@@ -20,10 +23,10 @@ def point(stem: str, series: Series = SERIES, /, **attrs: Any) -> CheckedPoint:
     """Return a point with these attributes, whose arrays do not matter."""
     file = f"results/mine/10/{series.folder}/{stem}.hdf5"
     empty = np.empty(0)
-    stored, facts = StoredPoint(attrs, empty, empty, empty), BundledDataset(100, 1, "euclidean", 100, "")
+    stored = StoredPoint(Path(file), attrs, empty, empty, empty)
+    facts, run = BundledDataset(100, 1, "euclidean", 100, ""), Run("mine", 10, "euclidean", series, stem, {})
     truth = Neighborhood(np.zeros((1, 10)), rows=np.zeros((1, 10), int))
-    where = (file, "mine", 10, series.folder, stem)
-    return CheckedPoint(*where, series, stored, facts, truth, empty, {"recall": 0.9}, {})
+    return CheckedPoint(file, run, stored, facts, truth, empty, {})
 
 
 def searched(target: str, value: int) -> CheckedPoint:
@@ -61,7 +64,7 @@ def test_build_arguments_may_be_an_array_of_numbers(build: Any, name: str):
 
 def test_a_folder_with_an_address_has_a_placeholder_without_brackets():
     found = point("x", Series("hnsw", environment="at-[address-2]-5432"))
-    texts = list(series_problems(replace(found, folder="hnsw@at-address-2-5432")))
+    texts = list(series_problems(replace(found, file="results/mine/10/hnsw@at-address-2-5432/x.hdf5")))
     assert texts and not any("it lies in" in text for text in texts)
 
 

@@ -153,24 +153,21 @@ def of_manifest(change):
     return action
 
 
-def without_results(content):
-    content["files"] = {name: one for name, one in content["files"].items() if "results/" not in name}
-
-
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda bundle: (bundle / "README.md").write_text("changed"), "its content has changed"),
-        (lambda bundle: (bundle / "README.md").unlink(), "cannot be read"),
+        (lambda bundle: (bundle / "README.md").write_text("changed"), "it was changed"),
+        (lambda bundle: (bundle / "README.md").unlink(), "not in the folder"),
         (lambda bundle: (bundle / "manifest.json").unlink(), "is no bundle"),
         (lambda bundle: (bundle / "manifest.json").write_text("{"), "it is no JSON"),
         (lambda bundle: (bundle / "manifest.json").write_text("[" * 10**5), "nested too deeply"),
         (make_link, "is a link"),
         (lambda bundle: change(bundle, RESULT, b"no result"), "cannot be read"),
         (no_truth, "cannot be read"),
-        (other_truth, "measured on other vectors"),
-        (without_truth, "no truth/d.hdf5"),
-        (of_manifest(without_results), "holds no result"),
+        (other_truth, "with the mark"),
+        (without_truth, "has no dataset 'd'"),
+        (lambda bundle: change(bundle, "prices.yml", b"no prices"), "prices.yml: [readable]"),
+        (lambda bundle: change(bundle, "experiment.yml", b"\0"), "experiment.yml: [readable]"),
         (of_manifest(lambda content: content["files"].update({"../x": {}})), "'../x'"),
         (of_manifest(lambda content: content.update(target_recall=float("nan"))), "NaN"),
     ],
@@ -238,29 +235,29 @@ def test_no_copy_can_run_what_a_stranger_has_written(tmp_path):
     texts = {
         "report/report.html": page,
         "logs/run.log": "a",
-        "x.svg": "<svg onload='x()'/>",
+        "logs/x.svg": "<svg onload='x()'/>",
         "report/a.png": "x",
     }
     bundle = small_bundle(
-        tmp_path / "b", texts=texts | {"logs/y.HTML": page, "#?.md": "x", "x.svg.txt": "own"}
+        tmp_path / "b", texts=texts | {"logs/y.HTML": page, "logs/#?.md": "x", "logs/x.svg.txt": "own"}
     )
     create_submissions_site(tmp_path / "site", [bundle])
     copies = tmp_path / "site/bundles/b"
     names = {path.relative_to(copies).as_posix() for path in copies.rglob("*") if path.is_file()}
     assert {
-        "x.svg.txt",
-        "x.svg.txt.txt",
+        "logs/x.svg.txt",
+        "logs/x.svg.txt.txt",
         "logs/y.HTML.txt",
         "logs/run.log.txt",
         "report/a.png",
-        "#?.md",
+        "logs/#?.md",
     } < names
     assert {Path(name).suffix for name in names} == {".html", ".txt", ".md", ".json", ".hdf5", ".png"}
     text = (copies / "report/report.html").read_text()
     assert text.startswith('<!doctype html><meta charset="utf-8"><meta http-equiv="Content-Security-Policy"')
     assert "default-src 'none'" in text and len(re.findall("http-equiv", text, re.IGNORECASE)) == 1
-    assert links_of(tmp_path / "site/b.html") >= {"bundles/b/#?.md", "bundles/b/x.svg.txt.txt"}
-    assert (copies / "x.svg.txt").read_text() == "own"
+    assert links_of(tmp_path / "site/b.html") >= {"bundles/b/logs/#?.md", "bundles/b/logs/x.svg.txt.txt"}
+    assert (copies / "logs/x.svg.txt").read_text() == "own"
 
 
 def test_texts_of_strangers_stay_texts(tmp_path):

@@ -14,7 +14,8 @@ from ann_benchmarks.pricing.costs import CostRequest
 from ann_benchmarks.results.file import RESULTS_FOLDER, iter_result_paths
 from ann_benchmarks.results.records import Record, iter_record_paths, read_record
 from ann_benchmarks.results.runs import LeftOut, Run, load_runs, skipped
-from ann_benchmarks.submission.bundle import PRICES, REPORT, Bundle, BundleRequest, check_replaceable
+from ann_benchmarks.submission.bundle import Bundle, BundleRequest, check_replaceable
+from ann_benchmarks.submission.files import PRICES, REPORT
 from ann_benchmarks.submission.own_facts import facts_here
 from ann_benchmarks.submission.private import Private
 from ann_benchmarks.views.chosen import checked_target, without_results

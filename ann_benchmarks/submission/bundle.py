@@ -18,13 +18,12 @@ from ann_benchmarks.results.truth import Truths
 
 from .contents import claimed_points, system_of, write_truths
 from .copies import copy_file, search
-from .files import files_in, sha256_of
+from .files import EXPERIMENT, PRICES, REPORT, SYSTEM, files_in, sha256_of
 from .manifest import MANIFEST, OPEN, BundledFile, Manifest, read_manifest, write_manifest
 from .own_facts import ROOT
 from .private import Private
 
-LOGS, README, SYSTEM = "logs", "README.md", "system.json"
-EXPERIMENT, PRICES, REPORT = "experiment.yml", "prices.yml", "report"
+LOGS, README = "logs", "README.md"
 _GIT_SECONDS = 10
 
 

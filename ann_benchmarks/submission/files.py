@@ -13,6 +13,7 @@ from ann_benchmarks.common.files import open_regular
 from ann_benchmarks.common.names import LONGEST_FOLDER, name_problem
 from ann_benchmarks.common.text import reason_of
 
+EXPERIMENT, PRICES, SYSTEM, REPORT = "experiment.yml", "prices.yml", "system.json", "report"
 LONGEST_PATH = 1000  # characters of a file's path in the folder
 _BLOCK = 1 << 20
 _PLACEHOLDER = re.compile(r"\[(\w+(?:-\d+)?)\]")  # such as [host-1], in place of what is private

@@ -1,35 +1,28 @@
 """Submitted bundles: files as their manifests list them, figures from stored answers, and their columns."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
 from tqdm import tqdm
 
-from ann_benchmarks.common.errors import UserError, shown
-from ann_benchmarks.common.hdf5 import open_hdf5_file
-from ann_benchmarks.common.names import name_problem
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import size_text
-from ann_benchmarks.common.text import DAMAGE, reason_of, shortened
+from ann_benchmarks.common.text import shortened
 from ann_benchmarks.fields.rows import chosen_fields
-from ann_benchmarks.pricing.prices import PriceList, read_prices
+from ann_benchmarks.pricing.prices import PriceList
 from ann_benchmarks.pricing.servers import measured_server
 from ann_benchmarks.results.attributes import version_names
-from ann_benchmarks.results.file import array_problem
 from ann_benchmarks.results.metrics import all_metrics
-from ann_benchmarks.results.runs import Run, measure
-from ann_benchmarks.results.truth import TruthFile, Truths
-from ann_benchmarks.submission.files import file_in, sha256_of, truth_name
-from ann_benchmarks.submission.manifest import MANIFEST, Manifest, read_manifest
+from ann_benchmarks.results.runs import Run
+from ann_benchmarks.submission.checking.points import CheckedPoint, open_bundle
+from ann_benchmarks.submission.checking.rules import Findings
+from ann_benchmarks.submission.manifest import MANIFEST, Manifest
 
 from .columns import SiteColumn, attribute, build, field_column, metric, text, version, warnings
 from .costs import price_columns
 
-RESULT = re.compile(r"results/([^/]+)/\d+/([^/]+)/([^/]+)\.hdf5")  # dataset, series, arguments
-PRICES = "prices.yml"
 SERVER = "postgres_version"
 LONGEST = 500  # characters of a text of others
 MOST_VERSIONS = 4  # of extensions, that are listed
@@ -85,80 +78,27 @@ def bundle_folders(given: Iterable[Path]) -> list[Path]:
 
 
 def read_bundle(folder: Path) -> SubmittedBundle:
-    """Read a bundle; UserError for one that is damaged or changed, and for a folder without a manifest."""
-    manifest = read_manifest(folder)
-    for name, listed in tqdm(
-        manifest.files.items(), desc=folder.name, unit="file", disable=None, leave=False
-    ):
-        path = file_in(folder, name)
-        if path.stat().st_size != listed.bytes or sha256_of(path) != listed.sha256:
-            raise UserError(f"{path} is not the file that {MANIFEST} lists: its content has changed")
-    for claim in manifest.claims:
-        if claim.file not in manifest.files:
-            raise UserError(f"a claim rests on {shown(claim.file)}, which {MANIFEST} does not list")
-    try:
-        prices = read_prices(file_in(folder, PRICES)) if PRICES in manifest.files else None
-        return SubmittedBundle(folder, manifest, read_points(folder, manifest), prices)
-    except DAMAGE as error:
-        raise UserError(f"{folder} cannot be read: {reason_of(error)}") from None
-
-
-def read_points(folder: Path, manifest: Manifest) -> list[SubmittedPoint]:
-    """Return the points of a bundle, by the names of their files; UserError if it has none."""
-    results = [(name, match) for name in sorted(manifest.files) if (match := RESULT.fullmatch(name))]
-    if not results:
-        raise UserError(f"{folder} holds no result below results/")
-    truths = {match[1]: BundledTruths(folder, manifest, match[1]) for _, match in results}
-    warm: dict[str, tuple[str, Run]] = {}
-    cold: dict[str, tuple[str, Run]] = {}
-    for name, match in tqdm(results, desc=folder.name, unit="point", disable=None, leave=False):
-        path = file_in(folder, name)
-        try:
-            run = measure(path, match[1], truths[match[1]])
-        except UserError as error:
-            raise UserError(f"{path}: {str(error).removeprefix(f'{path} ')}") from None
-        # A file is named by its build and query arguments.
-        place = f"{match[1]}/{run.count}/{run.series.without('caches').folder}/{match[3]}"
-        (cold if run.series.is_cold else warm).setdefault(place, (name, run))
-    claimed = {claim.file for claim in manifest.claims}
+    """Read a bundle as the checker reads it; UserError with the first thing for which it would be refused."""
+    findings = Findings()
+    opened = open_bundle(folder, findings)
+    found: dict[str, dict[bool, CheckedPoint]] = {}  # by the names of files, warm and cold ones
+    if opened is not None:
+        number = len(opened.results)
+        for point in tqdm(opened.points(), folder.name, number, unit="point", disable=None, leave=False):
+            # A file is named by its build and query arguments.
+            place = f"{point.dataset}/{point.count}/{point.series.without('caches').folder}/{point.name}"
+            found.setdefault(place, {}).setdefault(point.series.is_cold, point.without_arrays())
+    if opened is None or findings.refused:
+        raise UserError(f"{folder} would be refused: {findings.refused[0]}")
+    claimed = {claim.file for claim in opened.manifest.claims}
     points = []
-    for place in dict.fromkeys([*warm, *cold]):
-        name, run = warm.get(place) or cold[place]
-        files = {found[place][0] for found in (warm, cold) if place in found}
-        cold_run = cold[place][1] if place in cold else None
-        points.append(SubmittedPoint(run, cold_run, manifest.files[name].sha256, bool(files & claimed)))
-    return points
-
-
-class BundledTruths(Truths):
-    """The true distances of a dataset that a bundle holds, each read when a result needs it."""
-
-    def __init__(self, folder: Path, manifest: Manifest, dataset: str) -> None:
-        super().__init__(dataset, lambda _, filter: BundledTruth(folder, manifest, dataset, filter))
-
-
-class BundledTruth(TruthFile):
-    """The true distances in a file of a bundle; UserError for one that the bundle does not have."""
-
-    def __init__(self, folder: Path, manifest: Manifest, dataset: str, filter: str) -> None:
-        name = truth_name(dataset, filter)
-        if problem := name_problem(name.removeprefix("truth/")):
-            raise UserError(f"its filter '{shown(filter)}' cannot name a file: it {problem}")
-        if name not in manifest.files:
-            raise UserError(f"the bundle has no {shown(name)} to judge it by")
-        super().__init__(dataset, filter, file_in(folder, name))
-
-    def read_distances(self) -> tuple[np.ndarray, None]:
-        """Read a matrix of numbers; UserError for anything else."""
-        with open_hdf5_file(self.path) as file:
-            array = file.get("distances")
-            problem = array_problem(file, array, "fiu")
-            if not problem and (array.ndim != 2 or not array.size):
-                problem = "must be a matrix"
-            distances = np.empty(0) if problem else array[()]
-        if problem or np.isnan(distances).any():
-            raise UserError(f"{self.path} is not a truth file: 'distances' {problem or 'must not have NaN'}")
-        return distances, None
+    for both in found.values():
+        warm, cold = both.get(False), both.get(True)
+        shown = warm or both[True]
+        digest = opened.manifest.files[shown.file].sha256
+        is_claim = any(point.file in claimed for point in both.values())
+        points.append(SubmittedPoint(shown.run, cold.run if cold else None, digest, is_claim))
+    return SubmittedBundle(folder, opened.manifest, points, opened.prices)
 
 
 def distinct_points(bundles: Iterable[SubmittedBundle]) -> Mapping[int, SubmittedPoint]:

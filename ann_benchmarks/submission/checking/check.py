@@ -13,18 +13,18 @@ from ann_benchmarks.common.numbers import counted, size_text
 from ann_benchmarks.results.attributes import version_names
 
 from ..copies import private_in_file
-from ..manifest import MANIFEST, Manifest, read_manifest
+from ..manifest import MANIFEST, Manifest
 from .claims import Recomputed, check_claims, check_report, check_system
 from .complete import check_complete
 from .conditions import AGAIN, check_age, check_conditions, memory_problems, target_problems
 from .curves import copied, mixed, out_of_turn, overlapping, repeated, swapped
 from .figures import answer_remarks, figure_problems, impossible_answers
-from .identity import contradictions, dataset_problems, mark_problems, series_problems
-from .points import RECORD, CheckedPoint, UnjudgedError, open_point
-from .reading import check_folder, opened_file, read_json
+from .identity import contradictions, dataset_problems, series_problems
+from .points import RECORD, CheckedPoint, open_bundle
+from .reading import opened_file, read_json
 from .rules import Findings
 from .timings import timing_problems
-from .truth import RealVectors, read_truths
+from .vectors import RealVectors
 
 FOUR_NUMBERS = 3  # dots of a version that looks like an address
 RESTORE = "restore the file, or measure the point again"
@@ -35,7 +35,6 @@ POINT_RULES: tuple[tuple[str, Callable[[CheckedPoint], Iterable[str]], str], ...
     ("attributes", contradictions, RESTORE),
     ("series", series_problems, RESTORE),
     ("dataset", dataset_problems, RESTORE),
-    ("dataset", mark_problems, "add the results of this dataset alone"),
     ("timings", timing_problems, MEASURE),
     ("target", target_problems, AGAIN),
     ("tier", memory_problems, AGAIN),
@@ -69,33 +68,19 @@ def check_bundle(
 ) -> CheckedBundle:
     """Check a bundle at a time of UTC; `compares_data` with the real vectors, in `data` or by their names."""
     findings = Findings()
-    try:
-        manifest = read_manifest(folder)
-    except UserError as error:
-        text = str(error).removeprefix(f"{folder / MANIFEST}: ")
-        findings.refuse(MANIFEST, "manifest", text, "write the bundle with report.py --bundle")
+    opened = open_bundle(folder, findings)
+    if opened is None:
         return CheckedBundle(findings)
-    findings.is_mini = manifest.mini
-    files = check_folder(folder, manifest, findings)
-    truths = read_truths(folder, manifest, files, findings)
-    results = [file for file in files if file.startswith("results/")]
+    manifest, files = opened.manifest, opened.files
     claimed = {claim.file for claim in manifest.claims}
     points, marks = [], dict[tuple[str, object], str]()
     with RealVectors(data, manifest, findings) if compares_data else nullcontext() as real:
         if real is not None:
-            real.check_truth(truths)
-        for file in results:
-            if file.endswith(RECORD):
-                continue
-            try:
-                point = open_point(folder, file, manifest, truths)
-            except UnjudgedError as unjudged:
-                findings.refuse(file, *unjudged.args)
-                continue
-            if point is not None:
-                check_point(point, file in claimed, findings, real)
-                findings.refuse_each(file, "duplicate", copied(point, marks), LEAVE_OUT)
-                points.append(point.without_arrays())
+            real.check_truth(opened.truths)
+        for point in opened.points():
+            check_point(point, point.file in claimed, findings, real)
+            findings.refuse_each(point.file, "duplicate", copied(point, marks), LEAVE_OUT)
+            points.append(point.without_arrays())
     for rule, problems, advice in TOGETHER:
         for file, problem in problems(points):
             findings.refuse(file, rule, problem, advice)
@@ -110,7 +95,7 @@ def check_bundle(
     for file in (MANIFEST, *files):
         facts = (f"has {kind} in it" for kind in private_in_file(folder / file, known, opened_file))
         findings.refuse_each(file, "private", facts, "replace it, and write the bundle again")
-    records = [file for file in results if file.endswith(RECORD)]
+    records = [file for file in files if file.endswith(RECORD)]
     for file in records:  # nothing else of them is checked
         try:
             if not isinstance(read_json(folder / file), dict):

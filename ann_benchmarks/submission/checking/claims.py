@@ -17,12 +17,15 @@ from ann_benchmarks.results.intervals import mean_interval
 from ann_benchmarks.results.measurement import run_throughputs
 from ann_benchmarks.results.percentiles import PERCENTILES
 
+from ..files import REPORT, SYSTEM
 from ..manifest import MANIFEST, ClaimedPoint, Manifest
-from .points import RECOMPUTED, CheckedPoint
-from .reading import MOST_TEXT_BYTES, json_value, read_json, read_text
+from .points import CheckedPoint
+from .reading import MOST_TEXT_BYTES, read_json, read_text
 from .rules import Findings
 
-REPORT, TABLE, SYSTEM = "report/report.json", "report/points.csv", "system.json"
+JSON, TABLE = f"{REPORT}/report.json", f"{REPORT}/points.csv"
+# By the functions that reports have them from.
+RECOMPUTED = ("k-nn", "recall", "recall-p5", "recall-worst", "qps", "qps-best", "build", "indexsize")
 FIGURES = (*RECOMPUTED, *PERCENTILES)
 SAME = 1e-4  # relative
 SAME_SHARE = 1e-6
@@ -50,11 +53,9 @@ def check_claims(
     for number, claim in enumerate(manifest.claims, 1):
         point = points.get(claim.file)
         if point is None:
-            if claim.file in folder_files and findings.mentions(claim.file):
-                continue  # the file itself is what is wrong
-            why = "could not be judged" if claim.file in folder_files else "is not in the bundle"
-            what = f"claim {number} rests on {claim.file}, which {why}"
-            findings.refuse(MANIFEST, "claims", what, ADVICE)
+            if claim.file in folder_files and not findings.mentions(claim.file):
+                what = f"claim {number} rests on {claim.file}, which could not be judged"
+                findings.refuse(MANIFEST, "claims", what, ADVICE)
             continue
         key = (claim.dataset, claim.series, claim.count, claim.clients, claim.filter, claim.tier, claim.batch)
         if key in seen:
@@ -102,7 +103,7 @@ def _claim_problems(found: Recomputed, point: CheckedPoint) -> Iterator[str]:
         if said != is_there:
             yield f"claims the {name} '{said}', and the file has '{is_there}'"
     # A report of an earlier version claims the recall with the slack of ann-benchmarks.
-    if min(abs(claim.recall - point.figures[name]) for name in ("recall", "k-nn")) > SAME_SHARE:
+    if min(abs(claim.recall - point.run.metrics[name]) for name in ("recall", "k-nn")) > SAME_SHARE:
         yield f"claims a recall of {claim.recall:.6g}, and it is {found.recall:.6g}"
     for name in ("qps", "qps_low", "qps_high", "p99"):
         said, value = getattr(claim, name), getattr(found, name)
@@ -128,13 +129,13 @@ def check_report(
     for point in points:
         key = (point.dataset, point.count, str(point.attrs.get("name")), str(point.attrs.get("started_at")))
         known.setdefault(key, []).append(point)
-    for file, rows_in in ((REPORT, _report_rows), (TABLE, _table_rows)):
+    for file, rows_in in ((JSON, _report_rows), (TABLE, _table_rows)):
         if file not in files:
             findings.refuse(file, "report", "is missing", ADVICE)
             continue
         seen, unknown = set(), 0
         try:
-            for row in rows_in(read_text(folder / file)):
+            for row in rows_in(folder / file):
                 if shown := find_point(row, known):
                     seen.add(shown.file)
                     for problem in _different_figures(row["figures"], shown):
@@ -177,8 +178,8 @@ def _names(label: str, series: Series) -> bool:
     )
 
 
-def _report_rows(text: str) -> Iterator[dict[str, Any]]:
-    for one in json_value(text)["points"]:
+def _report_rows(path: Path) -> Iterator[dict[str, Any]]:
+    for one in read_json(path)["points"]:
         yield {
             "dataset": one["dataset"],
             "count": one["count"],
@@ -190,9 +191,9 @@ def _report_rows(text: str) -> Iterator[dict[str, Any]]:
         }
 
 
-def _table_rows(text: str) -> Iterator[dict[str, Any]]:
+def _table_rows(path: Path) -> Iterator[dict[str, Any]]:
     csv.field_size_limit(MOST_TEXT_BYTES)
-    for one in csv.DictReader(io.StringIO(text)):
+    for one in csv.DictReader(io.StringIO(read_text(path))):
         yield {
             "dataset": one["dataset"],
             "count": int(one["count"]),
@@ -206,9 +207,9 @@ def _table_rows(text: str) -> Iterator[dict[str, Any]]:
 
 def _different_figures(said: Mapping[str, Any], point: CheckedPoint) -> Iterator[str]:
     """Yield which figures of a report, by the names of metrics, are not those of the file."""
-    computed = dict(point.figures)
+    computed = dict(point.run.metrics)
     if "recall" not in said:  # a report of an earlier version
-        computed |= point.figures_with_slack
+        computed |= point.slack
     for name in PERCENTILES:
         computed[name] = 1e3 * (point.number(f"latency_{name}") or math.nan)
     for name in FIGURES:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from ann_benchmarks.common.numbers import byte_size
 from ann_benchmarks.definitions.servers import ROUTED
 from ann_benchmarks.fields.rows import FIELDS
-from ann_benchmarks.results.file import LONGEST_NAME, result_path, truth_mark
+from ann_benchmarks.results.file import LONGEST_NAME, result_path
 
 from ..files import without_brackets
 from .points import CheckedPoint
@@ -48,21 +48,13 @@ def series_problems(point: CheckedPoint) -> Iterator[str]:
 
 def dataset_problems(point: CheckedPoint) -> Iterator[str]:
     """Yield what a point says of its dataset that the bundle does not."""
-    expected = {"dataset": point.dataset, "count": point.count, "distance": point.facts.metric}
-    for name, value in expected.items():
+    for name, value in {"dataset": point.dataset, "distance": point.facts.metric}.items():
         if point.attrs.get(name) != value:
             yield f"says {name} {point.attrs.get(name)}, and the bundle {value}"
     if point.truth.matches is not None:
         share, said = float(point.truth.matches.mean()) / point.facts.rows, point.number("selectivity")
         if said is None or abs(said - share) > ROUNDING:
             yield f"says selectivity {said}, and {share:.6g} of the rows pass its filters"
-
-
-def mark_problems(point: CheckedPoint) -> Iterator[str]:
-    """Yield that a point was measured against other true neighbours."""
-    mark, said = truth_mark(point.truth.distances[:, : point.count]), point.attrs.get("truth")
-    if said != mark:
-        yield f"was measured against true neighbours with the mark {said}, not {mark}"
 
 
 def field_problems(point: CheckedPoint) -> Iterator[str]:

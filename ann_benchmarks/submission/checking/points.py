@@ -1,7 +1,7 @@
-"""The points of a bundle: result files, with the metrics that follow from what is stored raw."""
+"""A bundle opened for the checker and for the table of submissions: its files, and points with metrics."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -12,24 +12,28 @@ import numpy as np
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.text import from_json
+from ann_benchmarks.common.yaml_file import YamlFile
 from ann_benchmarks.fields.series import Series, stored_series
+from ann_benchmarks.pricing.prices import PriceList, read_prices
+from ann_benchmarks.results.file import Result, read_more, read_result, truth_mark
 from ann_benchmarks.results.intervals import share_interval
 from ann_benchmarks.results.measurement import Measurement
-from ann_benchmarks.results.metrics import all_metrics
+from ann_benchmarks.results.metrics import KNN, RECALL
 from ann_benchmarks.results.recall import RECALL_SLACK, fifth_percentile, recall_of_each
-from ann_benchmarks.results.truth import Truth
+from ann_benchmarks.results.runs import Run, judged
 
-from ..manifest import BundledDataset, Manifest
-from .reading import array_of, opened_file, own_attributes
+from ..files import EXPERIMENT, PRICES
+from ..manifest import MANIFEST, BundledDataset, Manifest, read_manifest
+from .reading import check_folder, contradictions, opened_file
+from .rules import Findings
+from .truth import Neighborhood, read_truths
 
 MOST_ANSWERS = 1 << 28  # numbers in one file
-ARRAYS = {"times": "f", "neighbors": "iu", "distances": "f"}
 HISTOGRAM = ("latency_histogram_edges", "latency_histogram")
 RECORD = ".workload.json"
 SECONDS = 1e-12, 1e9  # between which those of a query are, so that their squares are numbers
-# By the functions that reports have them from.
-RECOMPUTED = ("k-nn", "recall", "recall-p5", "recall-worst", "qps", "qps-best", "build", "indexsize")
-STATED = ("qps_mean",)  # attributes that metrics take in place of the raw data
+STATED = ("qps_mean",)  # attributes that metrics would take in place of the raw data
+REWRITE = "write the bundle again"
 _PLACE = re.compile(r"results/([^/]+)/([1-9][0-9]{0,5})/([^/]+)/([^/]+)\.hdf5")
 
 
@@ -38,29 +42,13 @@ class UnjudgedError(Exception):
 
 
 @dataclass(frozen=True)
-class Neighborhood(Truth):
-    """The true neighbours of every query: `rows` and `distances` (queries, k_truth).
+class StoredPoint(Result):
+    """A result file with all that it stores raw.
 
-    Under a filter rows are -1 and distances inf beyond the rows that pass; `matches` (queries,) is their
-    number.
+    `contradictions` are attributes that it holds twice, with two values. `edges` (n + 1,) in s and `counts`
+    (n,) are the histogram of the latencies of all runs; empty where there is none.
     """
 
-    rows: np.ndarray = field(default_factory=lambda: np.empty((0, 0), int))
-    matches: np.ndarray | None = None
-
-
-@dataclass(frozen=True)
-class StoredPoint:
-    """A result file: `times` (n,) in s, `neighbors` (queries, k), -1 for none, `distances` alike.
-
-    `contradictions` are attributes that the file holds twice, with two values. `edges` (n + 1,) in s and
-    `counts` (n,) are the histogram of the latencies of all runs; empty where there is none.
-    """
-
-    attrs: dict[str, Any]
-    times: np.ndarray
-    neighbors: np.ndarray
-    distances: np.ndarray
     edges: np.ndarray = field(default_factory=lambda: np.empty(0))
     counts: np.ndarray = field(default_factory=lambda: np.empty(0))
     contradictions: tuple[str, ...] = ()
@@ -68,30 +56,50 @@ class StoredPoint:
 
 @dataclass(frozen=True, eq=False)
 class CheckedPoint:
-    """A result file in results/DATASET/COUNT/FOLDER/; `file` is its path in the bundle.
+    """A result in a bundle, by the path of its `file` there, with its metrics by what is stored raw.
 
-    `figures` are metrics by their names, made of what is stored raw. `figures_with_slack` are those of
-    recall with the slack of ann-benchmarks, which earlier versions had: `has_slack` for a point of these.
+    `slack` are metrics of recall with the slack of ann-benchmarks, which earlier versions had: `has_slack`
+    for a point of these.
     """
 
     file: str
-    dataset: str
-    count: int
-    folder: str
-    name: str  # of the file, without its end
-    series: Series
+    run: Run
     stored: StoredPoint
     facts: BundledDataset
     truth: Neighborhood
     recalls: np.ndarray  # of each query, (queries,)
-    figures: Mapping[str, float]
-    figures_with_slack: Mapping[str, float]
+    slack: Mapping[str, float]
     has_slack: bool = False
+
+    @property
+    def dataset(self) -> str:
+        """The name of its dataset."""
+        return self.run.dataset
+
+    @property
+    def count(self) -> int:
+        """How many neighbours were requested."""
+        return self.run.count
+
+    @property
+    def series(self) -> Series:
+        """The series that it says to be of."""
+        return self.run.series
 
     @property
     def attrs(self) -> dict[str, Any]:
         """The attributes, as plain values."""
         return self.stored.attrs
+
+    @cached_property
+    def folder(self) -> str:
+        """The name of the folder that it lies in."""
+        return self.file.split("/")[3]
+
+    @cached_property
+    def name(self) -> str:
+        """The name of its file, without the end."""
+        return self.file.split("/")[4].removesuffix(".hdf5")
 
     @property
     def queries(self) -> int:
@@ -111,12 +119,12 @@ class CheckedPoint:
     @property
     def recall(self) -> float:
         """The recall by the answers and the truth, as the version that measured it defines recall."""
-        return self.figures["k-nn" if self.has_slack else "recall"]
+        return self.run.metrics[KNN if self.has_slack else RECALL]
 
     @property
     def qps(self) -> float:
         """The mean of the runs' queries/s, by the seconds of each run."""
-        return self.figures["qps"]
+        return self.run.metrics["qps"]
 
     @cached_property
     def run_seconds(self) -> list[float]:
@@ -157,72 +165,123 @@ class CheckedPoint:
     def without_arrays(self) -> "CheckedPoint":
         """Return the same with the attributes alone, so that thousands fit into memory."""
         none = np.empty(0)
-        return replace(self, stored=StoredPoint(self.attrs, none, none, none), recalls=none)
+        stored = StoredPoint(self.stored.path, self.attrs, none, none, none)
+        return replace(self, stored=stored, recalls=none)
 
 
-def open_point(
-    folder: Path, file: str, manifest: Manifest, truths: Mapping[tuple[str, str], Neighborhood]
-) -> CheckedPoint | None:
+@dataclass(frozen=True)
+class OpenedBundle:
+    """A bundle whose manifest can be read. `files` are those that it lists and that are there."""
+
+    folder: Path
+    manifest: Manifest
+    files: list[str]
+    truths: Mapping[tuple[str, str], Neighborhood]
+    findings: Findings
+    prices: PriceList | None = None
+
+    @property
+    def results(self) -> list[str]:
+        """The files of measured points."""
+        return [file for file in self.files if file.startswith("results/") and not file.endswith(RECORD)]
+
+    def points(self) -> Iterator[CheckedPoint]:
+        """Yield the points, one after the other; those that cannot be judged are refused."""
+        for file in self.results:
+            try:
+                if (point := _opened_point(self, file)) is not None:
+                    yield point
+            except UnjudgedError as unjudged:
+                self.findings.refuse(file, *unjudged.args)
+
+
+def open_bundle(folder: Path, findings: Findings) -> OpenedBundle | None:
+    """Open a bundle; what is wrong with its files is refused; None without a manifest that can be read."""
+    try:
+        manifest = read_manifest(folder)
+    except UserError as error:
+        text = str(error).removeprefix(f"{folder / MANIFEST}: ")
+        findings.refuse(MANIFEST, "manifest", text, "write the bundle with report.py --bundle")
+        return None
+    findings.is_mini = manifest.mini
+    files = check_folder(folder, manifest, findings)
+    for number, claim in enumerate(manifest.claims, 1):
+        if claim.file not in files:
+            what = f"claim {number} rests on {claim.file}, which is not in the bundle"
+            findings.refuse(MANIFEST, "claims", what, REWRITE)
+    truths = read_truths(folder, manifest, files, findings)
+    prices = None
+    try:
+        prices = read_prices(folder / PRICES) if PRICES in files else None
+        if EXPERIMENT in files:
+            experiment = YamlFile(folder / EXPERIMENT, "an experiment")
+            experiment.mapping((), experiment.content, "an experiment", required=["title", "steps"])
+    except UserError as error:
+        file, _, text = str(error).removeprefix(f"{folder}/").partition(":")
+        findings.refuse(file, "readable", text.strip(), REWRITE)
+    return OpenedBundle(folder, manifest, files, truths, findings, prices)
+
+
+def _opened_point(bundle: OpenedBundle, file: str) -> CheckedPoint | None:
     """Read a result file; UnjudgedError where it cannot be judged, None where its truth was refused."""
     place = _PLACE.fullmatch(file)
     if place is None:
         advice = "results lie in results/DATASET/COUNT/SERIES/FILE.hdf5"
         raise UnjudgedError("series", "lies where no result lies", advice)
-    name, count, again = place[1], int(place[2]), "write the bundle again"
-    facts = manifest.datasets.get(name)
+    name, count = place[1], int(place[2])
+    facts = bundle.manifest.datasets.get(name)
     if facts is None:
-        raise UnjudgedError("dataset", f"the manifest has no dataset '{name}'", again)
+        raise UnjudgedError("dataset", f"the manifest has no dataset '{name}'", REWRITE)
     if facts.queries * count > MOST_ANSWERS:
         raise UnjudgedError("readable", "promises more answers than are read", "hand in fewer queries")
+    path = bundle.folder / file
     try:
-        stored, series = _read_point(folder / file, facts.queries, count)
+        stored, series = _read_point(path, facts.queries, count)
     except UserError as error:
-        raise UnjudgedError("readable", str(error), "measure the point again") from None
-    truth = truths.get((name, series.filter))
+        text = str(error).removeprefix(f"{path} ")
+        raise UnjudgedError("readable", text, "measure the point again") from None
+    truth = bundle.truths.get((name, series.filter))
     if truth is None:
         if series.filter and series.filter not in facts.filters:
             what = f"was measured under the filters '{series.filter}', which the manifest does not name"
-            raise UnjudgedError("dataset", what, again)
+            raise UnjudgedError("dataset", what, REWRITE)
         return None
     if not 1 <= count <= truth.rows.shape[1]:
         what = f"has {count} neighbours a query, and the truth {truth.rows.shape[1]}"
-        raise UnjudgedError("dataset", what, again)
+        raise UnjudgedError("dataset", what, REWRITE)
+    mark, said = truth_mark(truth.distances[:, :count]), stored.attrs.get("truth")
+    if said != mark or stored.attrs["count"] != count:
+        what = f"was measured against {stored.attrs['count']} true neighbours with the mark {said}"
+        raise UnjudgedError("dataset", f"{what}, not {mark}", "add the results of this dataset alone")
     raw = {key: value for key, value in stored.attrs.items() if key not in STATED}
-    m = Measurement(
-        truth, stored.distances, stored.times, raw | {"count": count, "distance": facts.metric, "truth": ""}
-    )  # with a mark of the truth, so that distances are taken to be exact
-    figures = {metric: compute(m) for metric in RECOMPUTED if (compute := all_metrics[metric].function)}
+    run = replace(judged(replace(stored, attrs=raw), series, name, truth, {mark}), path=path)
+    m = Measurement(truth, stored.distances, stored.times, raw)
     slack = recall_of_each(m.found, m.kth + RECALL_SLACK, count, m.due)
     tail = {"recall-p5": fifth_percentile(slack), "recall-worst": float(slack.min())}
     low = stored.attrs.get("recall_low")
     lows = share_interval(m.recalls).low, share_interval(slack).low
     has_slack = isinstance(low, float) and abs(lows[1] - low) < abs(lows[0] - low)
     recalls = slack if has_slack else m.recalls
-    where = (file, name, count, place[3], place[4])
-    return CheckedPoint(*where, series, stored, facts, truth, recalls, figures, tail, has_slack)
+    return CheckedPoint(file, run, stored, facts, truth, recalls, tail, has_slack)
 
 
 def _read_point(path: Path, queries: int, count: int) -> tuple[StoredPoint, Series]:
     """Read a result with answers of this shape, (queries, neighbours); UserError if it is none."""
     with opened_file(path) as file:
-        attrs, contradictions = own_attributes(file)
-        shapes = {"times": None, "neighbors": (queries, count), "distances": (queries, count)}
-        found = {name: array_of(file, name, kinds, shapes[name]) for name, kinds in ARRAYS.items()}
-        if found["times"].ndim != 1 or not len(found["times"]):
-            raise UserError("has no times of queries")
-        edges, counts = np.empty(0), np.empty(0)
-        if any(name in file for name in HISTOGRAM):
-            edges, counts = array_of(file, HISTOGRAM[0], "f"), array_of(file, HISTOGRAM[1], "iu")
-    series = stored_series(attrs)
+        twice = contradictions(file)
+    result = read_result(path)
+    if result.neighbors.shape != (queries, count):
+        raise UserError(f"has answers {result.neighbors.shape}, and the manifest says {(queries, count)}")
+    histogram = read_more(path, *HISTOGRAM) or [np.empty(0)] * 2
+    series = stored_series(result.attrs)
     if series is None:
         raise UserError(
             "has no series, as of an earlier version or of ann-benchmarks, to say how it was measured"
         )
-    if not are_seconds(attrs.get("run_seconds")):
-        raise UserError("has no seconds of its runs (run_seconds)")
-    if not are_seconds(attrs.get("best_search_time")):
-        raise UserError("does not say the seconds of a query (best_search_time)")
-    return StoredPoint(attrs, **found, edges=edges, counts=counts, contradictions=contradictions), series
+    for name, what in (("run_seconds", "its runs"), ("best_search_time", "a query")):
+        if not are_seconds(result.attrs.get(name)):
+            raise UserError(f"does not say the seconds of {what} ({name})")
+    return StoredPoint(**vars(result), edges=histogram[0], counts=histogram[1], contradictions=twice), series
 
 
 def are_seconds(value: Any) -> bool:

@@ -44,9 +44,9 @@ def check_folder(folder: Path, manifest: Manifest, findings: Findings) -> list[s
     there = dict(walk(folder, findings))
     named = manifest.files.keys()
     for path in sorted(named - there.keys()):
-        findings.refuse(
-            path, "files", "is in the manifest and not in the folder", "restore it, or write the bundle again"
-        )
+        if not findings.mentions(path):
+            what = "is in the manifest and not in the folder"
+            findings.refuse(path, "files", what, "restore it, or write the bundle again")
     for path in sorted(there.keys() - manifest.files.keys() - {MANIFEST}):
         findings.refuse(path, "files", "is in the folder and not in the manifest", "take it out")
     there_and_named = sorted(named & there.keys())
@@ -102,13 +102,8 @@ def walk(folder: Path, findings: Findings) -> Iterator[tuple[str, int]]:
 
 def read_json(path: Path) -> Any:
     """Return what a file holds as JSON; UserError where that cannot be read within bounds."""
-    return json_value(read_text(path))
-
-
-def json_value(text: str) -> Any:
-    """Return what a text holds as JSON; UserError where it holds none within bounds."""
     try:
-        return plain(json.loads(text))
+        return plain(json.loads(read_text(path)))
     except RecursionError:
         raise UserError("is nested too deeply") from None
     except ValueError as error:
@@ -188,15 +183,15 @@ def _check_attributes(member: h5py.Group | h5py.Dataset) -> None:
         raise UserError(f"has attributes of {size:,} bytes")
 
 
-def own_attributes(file: h5py.File) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the attributes, and the names of those that the text of all of them gives another value."""
+def contradictions(file: h5py.File) -> tuple[str, ...]:
+    """Return the names of attributes that the text of all of them gives another value."""
     single = plain_attributes(file.attrs)
     together = single.pop(ALL, None)
     if together is None or len(together) > LONGEST_TEXT:
-        return single, ()
+        return ()
     from_text = plain_attributes(from_json(file.attrs[ALL], dict[str, Any]()))
     names = sorted(from_text.keys() | single.keys())
-    return single, tuple(name for name in names if not _same(from_text.get(name), single.get(name)))
+    return tuple(name for name in names if not _same(from_text.get(name), single.get(name)))
 
 
 def _same(one: Any, other: Any) -> bool:

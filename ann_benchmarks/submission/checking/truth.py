@@ -1,22 +1,18 @@
-"""The true neighbours that a bundle holds: whether they can be true, and are those of the real vectors."""
+"""The true neighbours that a bundle holds, and whether they can be true."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError, shown
-from ann_benchmarks.common.names import checked_name
-from ann_benchmarks.data.datasets import Dataset, HDF5Dataset, get_dataset, prepare_filters
-from ann_benchmarks.data.filters import passing
-from ann_benchmarks.distance import candidate_distances
 from ann_benchmarks.results.file import truth_mark
+from ann_benchmarks.results.truth import Truth
 
 from ..files import truth_name
 from ..manifest import BundledDataset, Manifest
-from .points import CheckedPoint, Neighborhood
 from .reading import array_of, opened_file
 from .rules import Findings
 
@@ -24,10 +20,19 @@ FACTS = ("rows", "dimension", "metric", "queries")
 FARTHEST = {"euclidean": np.inf, "manhattan": np.inf, "angular": 2.0, "hamming": 1.0, "jaccard": 1.0}
 NOISE = 1e-5  # of a distance in single precision
 ADVICE = "take the dataset's own, and write the bundle again"
-OWN = "take the dataset's own"
-OTHER_DATA = "measure on the dataset of this name, or give yours a name of its own"
-AGAIN = "measure the point again"
 _BLOCK = 1 << 24  # comparisons at once
+
+
+@dataclass(frozen=True)
+class Neighborhood(Truth):
+    """The true neighbours of every query: `rows` and `distances` (queries, k_truth).
+
+    Under a filter rows are -1 and distances inf beyond the rows that pass; `matches` (queries,) is their
+    number.
+    """
+
+    rows: np.ndarray = field(default_factory=lambda: np.empty((0, 0), int))
+    matches: np.ndarray | None = None
 
 
 def tolerance(distances: np.ndarray) -> np.ndarray:
@@ -146,112 +151,3 @@ def _truth_problems(
             yield "has nearer rows under a filter than there are without one"
         if different_distances(rows, distances, whole).any():
             yield "has another distance of a row under a filter than without one"
-
-
-class RealVectors:
-    """The datasets that a bundle's results are of, opened one by one; a context that closes them."""
-
-    def __init__(self, folder: Path | None, manifest: Manifest, findings: Findings) -> None:
-        """Take the folder with the datasets' files; None: they are opened by their names, from data/."""
-        self._folder, self._manifest, self._findings = folder, manifest, findings
-        self._opened: dict[str, Dataset | None] = {}
-        self._stack = ExitStack()
-
-    def __enter__(self) -> "RealVectors":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._stack.close()
-
-    def check_truth(self, truths: Mapping[tuple[str, str], Neighborhood]) -> None:
-        """Refuse datasets that are others, and true neighbours that are not those of the vectors."""
-        for (name, filter_set), truth in truths.items():
-            if (dataset := self._dataset(name)) is None:
-                continue
-            path = truth_name(name, filter_set)
-            try:
-                if filter_set and self._folder is None:
-                    prepare_filters(name, [filter_set])
-                own = np.asarray(dataset.truth(filter_set).known_distances, np.float64)
-            except UserError as error:
-                self._findings.warn(path, "truth", f"was not compared with the dataset's: {error}")
-                continue
-            width = min(own.shape[1], truth.distances.shape[1])
-            problem = _different_queries(truth.distances[:, :width], own[:, :width])
-            problem = problem or _different_queries(truth.distances, _distances(dataset, truth.rows))
-            if problem:
-                what = f"its distances are others than the dataset's, {problem}"
-                self._findings.refuse(path, "truth", what, OWN)
-            if filter_set and (wrong := _not_passing(dataset, filter_set, truth.rows)):
-                self._findings.refuse(path, "truth", wrong, OWN)
-
-    def check_point(self, point: CheckedPoint) -> None:
-        """Refuse a point whose distances are not those of its rows."""
-        if (dataset := self._dataset(point.dataset)) is None:
-            return
-        rows, stored = point.stored.neighbors, point.stored.distances.astype(np.float64)
-        if problem := _different_queries(stored, _distances(dataset, rows)):
-            what = f"has other distances than its rows have, {problem}"
-            self._findings.refuse(point.file, "answers", what, AGAIN)
-        if point.series.filter:
-            try:
-                wrong = _not_passing(dataset, point.series.filter, rows)
-            except UserError:
-                return  # the check of the truth says why
-            if wrong:
-                self._findings.refuse(point.file, "answers", wrong, AGAIN)
-
-    def _dataset(self, name: str) -> Dataset | None:
-        """Open a dataset; None, which is said once, where it cannot be had or is another one."""
-        if name in self._opened:
-            return self._opened[name]
-        self._opened[name], path = None, truth_name(name)
-        try:
-            if self._folder is None:
-                opened = get_dataset(name)[0]
-            else:
-                opened = HDF5Dataset(self._folder / f"{checked_name(name, 'dataset')}.hdf5")
-        except UserError as error:
-            advice = "get it, or give --data the folder that has it"
-            self._findings.refuse(path, "dataset", f"cannot be compared: {error}", advice)
-            return None
-        self._stack.enter_context(opened)
-        said, metric = self._manifest.datasets[name], str(opened.attrs["distance"])
-        shape = (opened.rows, int(opened.attrs["dimension"]), len(opened.test()))
-        if metric != said.metric:
-            what = f"is of the metric {said.metric}, and the dataset of {metric}"
-            self._findings.refuse(path, "dataset", what, OTHER_DATA)
-        if shape != (said.rows, said.dimension, said.queries):
-            what = (
-                f"has another shape: {said.rows:,} rows of {said.dimension:,} and {said.queries:,} queries,"
-                f" and the dataset {shape[0]:,} of {shape[1]:,} and {shape[2]:,}"
-            )
-            self._findings.refuse(path, "dataset", what, OTHER_DATA)
-            return None
-        if (mark := truth_mark(opened.truth().known_distances)) != said.fingerprint:
-            what = f"has the fingerprint {said.fingerprint}, and the dataset {mark}"
-            self._findings.refuse(path, "dataset", what, OTHER_DATA)
-        self._opened[name] = opened
-        return opened
-
-
-def _distances(dataset: Dataset, rows: np.ndarray) -> np.ndarray:
-    """Return the distance of each row named in (queries, k) to its query, inf for -1."""
-    train = dataset.train() if dataset.attrs.get("type") == "sparse" else dataset.train_rows()
-    return candidate_distances(str(dataset.attrs["distance"]), dataset.test(), train, rows)
-
-
-def _not_passing(dataset: Dataset, filter_set: str, rows: np.ndarray) -> str:
-    """Say for how many queries rows do not pass their filter, "" for none."""
-    filters = dataset.filter_set(filter_set).filters
-    passed = passing(dataset.attributes([filter_set]), filters, rows.astype(np.int64))
-    wrong = int((~passed).any(axis=1).sum())
-    return f"has rows that do not pass the filters of {wrong:,} queries" if wrong else ""
-
-
-def _different_queries(said: np.ndarray, computed: np.ndarray) -> str:
-    """Say for how many queries distances differ, "" for none; inf equals inf."""
-    with np.errstate(invalid="ignore"):
-        same = (said == computed) | (np.abs(said - computed) <= tolerance(computed))
-    wrong = int((~same).any(axis=1).sum())
-    return f"for {wrong:,} queries" if wrong else ""
