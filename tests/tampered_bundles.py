@@ -1,11 +1,16 @@
 """Series, files, truth and texts of a bundle that somebody has changed."""
 
 import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from ann_benchmarks.submission.manifest import read_manifest, write_manifest
 
 from .bundle_data import DATASET, attributes, measured, point_files, set_arrays, set_attributes
 from .tampering import (
     MB,
     RESULTS,
+    Change,
     Tampering,
     attrs,
     claimed,
@@ -24,6 +29,16 @@ from .tampering import (
 
 def without_cpu(text: str) -> str:
     return text.replace('"cpu"', '"x"').replace(attributes(first(measured() / "bundle"))["cpu"], "y")
+
+
+def with_contact(contact: str) -> Change:
+    """Give a contact that is part of every mail address, and leave one in a text."""
+
+    def change(folder: Path) -> None:
+        write_manifest(folder, replace(read_manifest(folder), contact=contact))
+        (folder / "README.md").write_text("by john@example.org")
+
+    return change
 
 
 BUNDLES = (
@@ -83,9 +98,16 @@ BUNDLES = (
               replace_in("report/points.csv", lambda text: text.replace(",10,0.", ",10,0.9"))),
     Tampering("system.json", "system", "does not have the cpu",
               replace_in("system.json", without_cpu)),
-    Tampering("an e-mail address", "private", "e-mail",
+    Tampering("an e-mail address", "private", "mail addresses",
               replace_in("README.md", lambda text: text + "john@example.org")),
-    Tampering("a network address", "private", "network address",
+    Tampering("an address with a contact of one letter", "private", "mail addresses", with_contact("@")),
+    Tampering("a password in quotes", "private", "passwords and keys",
+              replace_in("README.md", lambda text: text + "password='hunter 5 x'")),
+    Tampering("a password in JSON", "private", "passwords and keys",
+              replace_in("system.json", lambda text: text.replace("{", '{"password": "hunter5",', 1))),
+    Tampering("a folder with a space", "private", "paths of folders",
+              replace_in("README.md", lambda text: text + "/home/alice smith/x")),
+    Tampering("a network address", "private", "addresses of machines",
               replace_in("README.md", lambda text: text + "10.20.30.40")),
-    Tampering("a home folder", "private", "home folder", attrs(command_line="python /home/jane/run.py")),
+    Tampering("a home folder", "private", "paths of folders", attrs(command_line="python /home/jane/run.py")),
 )  # fmt: skip

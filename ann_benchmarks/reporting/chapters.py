@@ -191,6 +191,11 @@ def write_bundle(
         bundle.finish(request, report.title, experiment, target, [*copied.runs, *copied.records])
     left_out = "; ".join(private.left_out) or "nothing was found"
     say(f"left out of {request.folder} as private: {left_out}")
+    for name in private.unsafe:
+        say(
+            f"{name} is also a word or number of results: it is left out only behind the word password; look"
+            f" for it in {request.folder}"
+        )
 
 
 def publishable(

@@ -5,11 +5,9 @@ An HDF5 file is written anew: one that is changed in place keeps the old texts i
 
 import html
 import io
-import ipaddress
 import json
-import re
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,8 @@ from ann_benchmarks.common.hdf5 import open_hdf5_file
 from ann_benchmarks.common.text import DAMAGE, reason_of
 
 from .files import files_in, opened
-from .private import GROUPS, HARDWARE, IN_WORDS, Private
+from .patterns import IN_WORDS
+from .private import Private
 
 LARGEST_LOG = 1 << 20  # bytes; of a longer one, the end is kept
 _PNG = b"\x89PNG\r\n\x1a\n"
@@ -32,27 +31,6 @@ _ENDS_OF_BINARY = (".hdf5", ".png")
 _UNPACKED = 1 << 20  # bytes of a text that are looked at
 MOST_TEXT_BYTES = 64 << 20
 TEXTS = {".json", ".md", ".yml", ".yaml", ".html", ".csv", ".log", ".txt", ".svg", ""}
-SHORTEST = 6  # characters of an address; a shorter one is more often a cast of SQL, or a name of C++ as 1::2
-BEFORE = 20  # characters before it, which may say that it is a version
-_ADDRESSES = (re.compile(r"(?<![\w.\-+~])\d{1,3}(?:\.\d{1,3}){3}(?![\w.\-+~])"), re.compile(GROUPS))
-_VERSION = re.compile(r"(?:version|release|tag|==)\W{0,4}$", re.IGNORECASE)  # before four numbers
-_HOME = r"""/(?:home|Users|var/home)/(?!USER\b|user\b)[^/\s"'<>\\,;:)]+|/root/[\w.]"""
-_SECRET = r"""(?:PGPASSWORD|password|passwd|secret|token)\s*[=:]\s*"""
-_PATTERNS = {
-    "an e-mail address": re.compile(r"(?<![\w.+-])[\w.+-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}\b"),
-    "a home folder": re.compile(rf"(?<![\w.])(?:{_HOME})"),
-    "a folder of Windows": re.compile(r"(?<!\w)[A-Z]:\\+Users\\+\w+"),
-    "a hardware address": re.compile(HARDWARE),
-    "a host name of a network": re.compile(
-        r"(?<![\w.-])(?:ip-\d+-\d+-\d+-\d+\b"
-        r"|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.(?:internal|local|lan|corp|intranet)\b(?![.(]))"
-    ),
-    "a private key": re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
-    "a password": re.compile(_SECRET + r"""(?!\*|""|''|null\b|none\b)["']?[^\s"'*<>,;]{4,}""", re.IGNORECASE),
-    "a key of a cloud": re.compile(
-        r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bghp_[A-Za-z0-9]{30,}|\bhf_[A-Za-z0-9]{30,}"
-    ),
-}
 
 
 def copy_file(source: Path, target: Path, private: Private) -> None:
@@ -118,7 +96,10 @@ def _copy_group(found: h5py.Group, made: h5py.Group, private: Private, source: P
 
 def _copy_attributes(found: Any, made: Any, private: Private) -> None:
     for name, value in found.attrs.items():
-        made.attrs[private.text(name)] = _without_private(value, private)
+        is_text = isinstance(value, str)
+        made.attrs[private.text(name)] = (
+            private.member(name, value) if is_text else _without_private(value, private)
+        )
 
 
 def _without_private(value: Any, private: Private) -> Any:
@@ -137,10 +118,10 @@ def _without_private(value: Any, private: Private) -> Any:
 def search(folder: Path, private: Private, contact: str = "") -> None:
     """Raise UserError, which says where, if something private is in a file; `contact` is there on purpose."""
     for name in files_in(folder):
-        found = private.own_in(name), "in the name of the file"
+        found = next(private.facts_in(name), None), "in the name of the file"
         if not found[0]:
             try:
-                found = next(_own_facts(folder / name, private, contact), (None, ""))
+                found = next(_facts(folder / name, private, contact), (None, ""))
             except DAMAGE as error:
                 raise UserError(f"{name} of the bundle cannot be searched: {reason_of(error)}") from None
         kind, where = found
@@ -151,21 +132,23 @@ def search(folder: Path, private: Private, contact: str = "") -> None:
             )
 
 
-def _own_facts(path: Path, private: Private, contact: str) -> Iterator[tuple[str | None, str]]:
-    """Yield the kind of each fact of this machine or its servers in a file, and where it stands."""
+def _facts(path: Path, private: Private, contact: str) -> Iterator[tuple[str | None, str]]:
+    """Yield the kind of each private fact in a file, and where it stands."""
     content = path.read_bytes()
     for where, text in _texts(path, content):
         for inner in _unpacked(text):
-            if kind := private.own_in(inner.replace(contact, "") if contact else inner):
-                yield kind, where
+            yield from ((kind, where) for kind in private.facts_in(inner, contact))
     if path.suffix in _ENDS_OF_BINARY and (kind := private.own_in_bytes(content)):
         yield kind, "among its bytes"
 
 
 def private_in_file(
-    path: Path, known: Collection[str], open_hdf5: Callable[[Path], AbstractContextManager[h5py.File]]
+    path: Path,
+    private: Private,
+    contact: str,
+    open_hdf5: Callable[[Path], AbstractContextManager[h5py.File]],
 ) -> Iterator[str]:
-    """Yield each kind of private facts in a file, whoever's they are; `known` are texts that may be there."""
+    """Yield each kind of private facts in a file of others; the contact is there on purpose."""
     texts: list[str] = []
     if path.suffix == ".hdf5":
         with suppress(UserError), open_hdf5(path) as file:  # the reading of results says why
@@ -174,33 +157,9 @@ def private_in_file(
         with opened(path) as opened_text:
             content = opened_text.read(MOST_TEXT_BYTES + 1)
         if len(content) > MOST_TEXT_BYTES:
-            yield f"more than {MOST_TEXT_BYTES >> 20} MiB of text, which are not searched,"
+            yield f"more than {MOST_TEXT_BYTES >> 20} MiB of text, which are not searched"
         texts.append(content.decode(errors="replace"))
-    yield from private_facts("\n".join(texts), known)
-
-
-def private_facts(text: str, known: Collection[str] = ()) -> Iterator[str]:
-    """Yield what a text has of such facts: the kind, never the fact; `known` are texts that may be there."""
-    for one in known:
-        text = text.replace(one, "")
-    for kind, pattern in _PATTERNS.items():
-        if pattern.search(text):
-            yield kind
-    matches = (match for pattern in _ADDRESSES for match in pattern.finditer(text))
-    if any(_is_address(match) for match in matches):
-        yield "a network address"
-
-
-def _is_address(match: re.Match[str]) -> bool:
-    """Whether numbers are an address, and not a version."""
-    text, before = match[0], match.string[max(match.start() - BEFORE, 0) : match.start()]
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    if address.is_loopback or address.is_unspecified or address.is_multicast or text.startswith("0."):
-        return False
-    return len(text) >= SHORTEST and not _VERSION.search(before)
+    yield from dict.fromkeys(IN_WORDS[kind] for kind in private.facts_in("\n".join(texts), contact))
 
 
 def _texts(path: Path, content: bytes) -> Iterator[tuple[str, str]]:

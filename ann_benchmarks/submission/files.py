@@ -16,7 +16,7 @@ from ann_benchmarks.common.text import reason_of
 EXPERIMENT, PRICES, SYSTEM, REPORT = "experiment.yml", "prices.yml", "system.json", "report"
 LONGEST_PATH = 1000  # characters of a file's path in the folder
 _BLOCK = 1 << 20
-_PLACEHOLDER = re.compile(r"\[(\w+(?:-\d+)?)\]")  # such as [host-1], in place of what is private
+PLACEHOLDER = re.compile(r"\[(\w+(?:-\d+)?)\]")  # such as [host-1], in place of what is private
 
 
 def sha256_of(path: Path) -> str:
@@ -78,7 +78,7 @@ def checked_path(name: str) -> str:
 
 def without_brackets(name: str) -> str:
     """Return the name of a file or folder as a bundle has it: placeholders in it have no brackets."""
-    return _PLACEHOLDER.sub(r"\1", name)
+    return PLACEHOLDER.sub(r"\1", name)
 
 
 def opened(path: Path) -> IO[bytes]:

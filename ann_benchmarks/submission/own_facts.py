@@ -24,15 +24,15 @@ _SECRETS = re.compile(
     "TOKEN|SECRET|PASS|PWD|_PAT$|COOKIE|CREDENTIAL|(API|ACCESS)_?KEY|PRIVATE|AUTH(?!OR)|DSN"
 )
 _HOSTS, _USERS = re.compile(r"HOST(NAME|ADDR)?$"), re.compile(r"(USER(NAME)?|LOGNAME)$")
-_SHORTEST_SECRET = 8  # characters; a shorter one is looked for beside the word password
 
 
 @dataclass(frozen=True)
 class OwnFact:
-    """A text that is private, and its kind."""
+    """A text that is private, its kind, and the variable that has it."""
 
     kind: str
     text: str
+    name: str = ""
 
 
 def facts_here(environ: Mapping[str, str] | None = None) -> list[OwnFact]:
@@ -51,8 +51,8 @@ def facts_here(environ: Mapping[str, str] | None = None) -> list[OwnFact]:
         *(OwnFact(REPOSITORY, text) for text in dict.fromkeys((str(ROOT), os.path.realpath(ROOT)))),
     ]
     # A folder may be the home, the current one and the project's: the last is the most telling.
-    kinds = {fact.text: fact.kind for fact in found if _is_private(fact)}
-    return [OwnFact(kinds[text], text) for text in sorted(kinds, key=lambda text: (-len(text), text))]
+    kinds = {fact.text: fact for fact in found if _is_private(fact)}
+    return [kinds[text] for text in sorted(kinds, key=lambda text: (-len(text), text))]
 
 
 def _is_private(fact: OwnFact) -> bool:
@@ -129,8 +129,7 @@ def _of_environment(environ: Mapping[str, str]) -> Iterator[OwnFact]:
         if value.startswith(("/", "~/")) or "=/" in value:
             yield from (OwnFact(PATH, text.rstrip("/")) for text in _paths_of(value))
         elif _SECRETS.search(word):
-            if len(value) >= _SHORTEST_SECRET and not value.isdecimal():
-                yield OwnFact(SECRET, value)
+            yield OwnFact(SECRET, value, name)
         elif _HOSTS.search(word):
             yield OwnFact(HOST, host_of(value))
         elif _USERS.search(word):

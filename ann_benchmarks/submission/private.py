@@ -2,33 +2,46 @@
 
 What this machine and its user are called is replaced wherever it stands as a word. A name that is also a word
 of this project's manual, such as a host called vector, is replaced only where it stands as a name. What looks
-like an address, a mail address, a password or a path below the folders of people is replaced, whosever it is.
-The same text has the same placeholder everywhere, so that two servers stay two.
+like an address, a mail address, a secret or a path below the folders of people is replaced, whosever it is.
+The same text has the same placeholder everywhere, so that two servers stay two. The checker looks for the
+same facts by the same rules.
 """
 
+import html
 import ipaddress
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+import shlex
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
+from urllib.parse import quote, quote_plus
 
 from ann_benchmarks.fields.series import stored_series
 from ann_benchmarks.results.attributes import version_names
 
 from .files import without_brackets
 from .own_facts import ADDRESS, HOST, PATH, REPOSITORY, ROOT, SECRET, USER, OwnFact, host_of, is_everywhere
+from .patterns import (
+    AFTER,
+    BEFORE,
+    BEFORE_VERSION,
+    FORMS_OF_ADDRESSES,
+    FORMS_OF_PATHS,
+    FORMS_OF_SECRETS,
+    IN_WORDS,
+    LAST_WORD,
+    NAMED_USER,
+    PATH_END,
+    PATH_START,
+    QUAD,
+    QUOTED_HOST,
+    REST,
+    Rule,
+    fact_of,
+    rule_of,
+)  # fmt: skip
 
-MAIL = "mail"
-IN_WORDS = {
-    HOST: "names of hosts",
-    USER: "names of accounts or people",
-    ADDRESS: "addresses of machines",
-    PATH: "paths of folders and files",
-    SECRET: "passwords, or values of environment variables",
-    MAIL: "mail addresses",
-    REPOSITORY: "the folder of this project",
-}
 # Accounts that many machines have: they say nothing about anyone.
 COMMON_ACCOUNTS = {
     "root", "postgres", "admin", "administrator", "ubuntu", "debian", "ec2-user", "centos", "fedora", "user",
@@ -40,32 +53,6 @@ COMMON_HOSTS = {
 }  # fmt: skip
 _PUBLIC_REGISTRIES = {"docker.io", "ghcr.io", "quay.io", "gcr.io", "public.ecr.aws", "mcr.microsoft.com"}
 _TEXTS = ("*.md", "docs/*.md", "experiments/*.yml", "algorithms/*/config.yml")
-_PEOPLES_FOLDERS = ("/home", "/Users", "/root", "/var/tmp", "/tmp", "/dev/shm", "/run/user", "/mnt")
-_REST = r"(?:/[^\s\"'`<>|;,:()\[\]{}\\&?*$=]*)?"  # of a path
-_BEFORE, _AFTER = r"(?<![^\W_])", r"(?![^\W_])"  # a letter or digit makes it part of another word
-_QUOTED_HOST = r"(?<=host \")|(?<=server \")|(?<=host ')|(?<=server ')"
-_NAMED_USER = r"(?<=user=)|(?<=user: )|(?<=user \")|(?<=role \")|(?<=owner: )|(?<=account )"
-_BEFORE_VERSION = re.compile(
-    r"((version|release|tag)\W{0,4}|==|[a-z\d_]-|[~^<>]|(?<!host)(?<!tcp)[a-z]:)$", re.I
-)
-_LAST_WORD = re.compile(r"([\w.+-]+)\W{1,2}$")
-_MAIL = r"(?<![\w.+-])[\w.+-]+@(?!at-)[A-Za-z\d-]+(?:\.[A-Za-z\d-]+)*\.[A-Za-z]{2,24}(?![\w=@-])"
-_QUAD = r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\w|-[A-Za-z])"
-GROUPS = r"(?<![\w:.])(?:[\dA-Fa-f]{0,4}:){2,7}[\dA-Fa-f]{0,4}(?![\w:])"
-HARDWARE = r"(?<![\w:])[\da-fA-F]{2}(?::[\da-fA-F]{2}){5}(?![\w:])"
-_INNER_HOST = (
-    r"(?<![\w.-])(?:[\w-]+\.)+(?:internal|lan|corp|intranet)(?![\w-]|\.\w)|(?<![\w.-])ip(?:-\d{1,3}){4}(?!\w)"
-)
-_PASSWORD = r"(?<=://)[^\s/@:]*:[^\s/@]*(?=@)|(?i:(?<=password=)|(?<=passwd=)|(?<=password: ))[^\s\"'&;,]+"
-
-
-class _Rule(NamedTuple):
-    """What is replaced, by its kind. `accepts` looks at a match closer. `is_own`: it is of this machine."""
-
-    kind: str
-    pattern: re.Pattern[str]
-    is_own: bool = False
-    accepts: Callable[[re.Match[str]], bool] = bool
 
 
 @cache
@@ -85,8 +72,22 @@ def facts_of_results(attrs: Mapping[str, Any]) -> list[OwnFact]:
     registry, slash, _ = str(attrs.get("docker_image", "")).partition("/")
     if slash and (":" in registry or "." in registry) and registry not in _PUBLIC_REGISTRIES:
         found.append(host_of(registry))
-    names = [name for name in found if not is_everywhere(name) and not re.search(r"[\s/]", name)]
+    names = [name for name in found if not is_everywhere(name) and not re.search(r"[\s/]|^\[\w+-\d", name)]
     return [OwnFact(ADDRESS if _is_number(name) else HOST, name) for name in names]
+
+
+SURE = 8  # characters of a secret that is replaced within words, too
+QUOTINGS: tuple[Callable[[str], str], ...] = (
+    str,
+    lambda text: quote(text, ""),
+    quote_plus,
+    lambda text: json.dumps(text)[1:-1],
+    lambda text: repr(text)[1:-1],
+    html.escape,
+    lambda text: text.replace("'", "''"),
+    lambda text: text.replace("'", "\\'"),
+    lambda text: shlex.quote(text).strip("'"),
+)
 
 
 class Private:
@@ -138,28 +139,43 @@ class Private:
             changed = self.value(inner)
             return value if changed == inner or repr(changed) == repr(inner) else json.dumps(changed)
         if isinstance(value, Mapping):
-            return {self.text(str(name)): self.value(inner) for name, inner in value.items()}
+            return {self.text(str(name)): self.member(str(name), inner) for name, inner in value.items()}
         return [self.value(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+    def member(self, name: str, value: Any) -> Any:
+        """Return what has a name, which may say that it is a secret."""
+        if not isinstance(value, str) or "[" in value:
+            return self.value(value)
+        start = f"{name}='"
+        whole = self.text(f"{start}{value}'")
+        return whole[len(start) : -1] if whole.startswith(f"{start}[{SECRET}-") else self.value(value)
 
     def name(self, path: str) -> str:
         """Return the path of a file in the bundle: a folder's name may say at which address its server is."""
         return without_brackets("/".join(self.text(part) for part in path.split("/")))
 
-    def own_in(self, text: str) -> str | None:
-        """Return the kind of the first fact of this machine or its servers that stands in a text, or None."""
+    def facts_in(self, text: str, allowed: str = "") -> Iterator[str]:
+        """Yield the kind of each fact that stands in a text, and not within what is allowed."""
+        spans = [match.span() for match in re.finditer(re.escape(allowed), text)] if allowed else []
         for rule in self._rules:
-            if rule.is_own and any(rule.accepts(match) for match in rule.pattern.finditer(text)):
-                return rule.kind
-        return None
+            found = (
+                fact_of(match)
+                for match in rule.pattern.finditer(text)
+                if rule.is_sought and rule.accepts(match)
+            )
+            if any(not any(first <= start and end <= last for first, last in spans) for start, end in found):
+                yield rule.kind
 
     def own_in_bytes(self, content: bytes) -> str | None:
         """Return the same for bytes without a known structure: only long, distinctive facts count."""
         return next((kind for kind, pattern in self._bytes if pattern.search(content)), None)
 
-    def _replaced(self, rule: _Rule, match: re.Match[str]) -> str:
-        found = match.group()
+    def _replaced(self, rule: Rule, match: re.Match[str]) -> str:
         if not rule.accepts(match):
-            return found
+            return match.group()
+        start, stop = fact_of(match)
+        before, found = match.string[match.start() : start], match.string[start:stop]
+        after = match.string[stop : match.end()]
         if rule.kind == REPOSITORY:
             self._numbers.setdefault((rule.kind, ""), 1)
             return f"[{rule.kind}]"
@@ -168,40 +184,50 @@ class Private:
         whole = found.removesuffix(end) if end else found
         key = rule.kind, whole.lower() if rule.kind in (HOST, ADDRESS) else whole
         number = self._numbers.setdefault(key, 1 + sum(kind == rule.kind for kind, _ in self._numbers))
-        return f"[{rule.kind}-{number}]{end}"
+        return f"{before}[{rule.kind}-{number}]{end}{after}"
 
-    def _rules_of(self, facts: Collection[OwnFact]) -> list[_Rule | None]:
+    def _rules_of(self, facts: Collection[OwnFact]) -> list[Rule | None]:
         of = {kind: [fact.text for fact in facts if fact.kind == kind] for kind in IN_WORDS}
         people = [name for name in of[USER] if name.lower() not in COMMON_ACCOUNTS]
         users, ordinary_users = self._divided(people)
         hosts, ordinary_hosts = self._divided(of[HOST])
         distinctive = [(kind, name) for kind, names in ((HOST, hosts), (USER, users)) for name in names]
         long = [*distinctive, *((fact.kind, fact.text) for fact in facts if fact.kind not in (HOST, USER))]
+        secrets, ordinary = self._divided_secrets(facts)
+        self.unsafe = [fact.name for fact in ordinary]
         self._bytes = [
             (kind, re.compile(rb"(?<![A-Za-z0-9])" + re.escape(name.encode(errors="surrogateescape"))))
             for kind, name in long
             if len(name) >= 6
         ]
-        path_start, path_end = r"(?<![\w.~\]-])", r"(?![\w-])"
         return [
-            _rule(REPOSITORY, of[REPOSITORY], path_start, path_end),
-            _rule(SECRET, of[SECRET], "", ""),
-            _Rule(SECRET, re.compile(_PASSWORD)),
-            _Rule(MAIL, re.compile(_MAIL)),
-            _rule(PATH, of[PATH], path_start, rf"{path_end}{_REST}"),
-            _Rule(PATH, re.compile(f"{path_start}(?:{'|'.join(_PEOPLES_FOLDERS)}){path_end}{_REST}")),
-            _rule(ADDRESS, of[ADDRESS], r"(?<![\w.])", r"(?!\w|\.\w)", re.I),
-            _rule(HOST, hosts, _BEFORE, _AFTER, re.I),
-            _rule(HOST, ordinary_hosts, r"(?:(?<=@)|(?<=//)|(?<=host=)|(?<=host: ))", r"(?![\w.-])", re.I),
-            _rule(HOST, ordinary_hosts, r"(?<![\w./])(?<!-)|(?<=\bat-)", r"(?=[:-]\d{4,5}(?!\d))", re.I),
-            _rule(HOST, ordinary_hosts, _QUOTED_HOST, r"(?=[\"'])", re.I),
-            _rule(USER, users, _BEFORE, _AFTER),
-            _rule(USER, ordinary_users, _NAMED_USER, r"(?![\w.-])"),
-            _Rule(HOST, re.compile(_INNER_HOST)),
-            _Rule(ADDRESS, re.compile(HARDWARE)),
-            _Rule(ADDRESS, re.compile(_QUAD), False, self._is_address),
-            _Rule(ADDRESS, re.compile(GROUPS), False, _is_address_of_groups),
-        ]  # fmt: skip
+            rule_of(REPOSITORY, of[REPOSITORY], PATH_START, PATH_END),
+            rule_of(SECRET, [text for text in secrets if len(text) >= SURE], "", ""),
+            rule_of(SECRET, [text for text in secrets if len(text) < SURE], BEFORE, AFTER),
+            *FORMS_OF_SECRETS,
+            rule_of(PATH, of[PATH], PATH_START, f"{PATH_END}{REST}"),
+            *FORMS_OF_PATHS,
+            rule_of(ADDRESS, of[ADDRESS], r"(?<![\w.])", r"(?!\w|\.\w)", re.I),
+            rule_of(HOST, hosts, BEFORE, AFTER, re.I),
+            rule_of(HOST, ordinary_hosts, r"(?:(?<=@)|(?<=//)|(?<=host=)|(?<=host: ))", r"(?![\w.-])", re.I),
+            rule_of(HOST, ordinary_hosts, r"(?<![\w./])(?<!-)|(?<=\bat-)", r"(?=[:-]\d{4,5}(?!\d))", re.I),
+            rule_of(HOST, ordinary_hosts, QUOTED_HOST, r"(?=[\"'])", re.I),
+            rule_of(USER, users, BEFORE, AFTER),
+            rule_of(USER, ordinary_users, NAMED_USER, r"(?![\w.-])"),
+            *FORMS_OF_ADDRESSES,
+            Rule(ADDRESS, re.compile(QUAD), self._is_address),
+        ]
+
+    def _divided_secrets(self, facts: Iterable[OwnFact]) -> tuple[set[str], list[OwnFact]]:
+        """Return every way in which texts quote secrets, and the secrets that are also words or numbers."""
+        quoted, ordinary = set[str](), list[OwnFact]()
+        for fact in facts:
+            words = re.findall(r"[^\W_]+", fact.text.lower())
+            if fact.kind == SECRET and all(word in self._ordinary or word.isdecimal() for word in words):
+                ordinary.append(fact)
+            elif fact.kind == SECRET:
+                quoted |= {quote(fact.text) for quote in QUOTINGS}
+        return quoted, ordinary
 
     def _divided(self, names: Iterable[str]) -> tuple[list[str], list[str]]:
         """Divide names into those that are nothing else, and those that are also plain words."""
@@ -219,8 +245,8 @@ class Private:
                 return False
         except ValueError:
             return False
-        word = _LAST_WORD.search(before)
-        return not _BEFORE_VERSION.search(before) and not (word and word[1].lower() in self._software)
+        word = LAST_WORD.search(before)
+        return not BEFORE_VERSION.search(before) and not (word and word[1].lower() in self._software)
 
 
 def _is_number(address: str) -> bool:
@@ -228,24 +254,6 @@ def _is_number(address: str) -> bool:
         return bool(ipaddress.ip_address(address.strip("[]")))
     except ValueError:
         return False
-
-
-def _is_address_of_groups(match: re.Match[str]) -> bool:
-    text = match.group()
-    groups = [group for group in text.split(":") if group]
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return len(groups) > 1 and any(c.isdigit() for c in text) and not is_everywhere(text)
-
-
-def _rule(kind: str, texts: Collection[str], before: str, after: str, flags: int = 0) -> _Rule | None:
-    """Return the rule that finds any of these texts, the longest first; None where there are none."""
-    if not texts:
-        return None
-    either = "|".join(re.escape(text) for text in sorted(texts, key=len, reverse=True))
-    return _Rule(kind, re.compile(f"(?:{before})(?:{either}){after}", flags), True)
 
 
 def _structure(text: str) -> Any:

@@ -14,6 +14,7 @@ from ann_benchmarks.results.attributes import version_names
 
 from ..copies import private_in_file
 from ..manifest import MANIFEST, Manifest
+from ..private import Private
 from .claims import Recomputed, check_claims, check_report, check_system
 from .complete import check_complete
 from .conditions import AGAIN, check_age, check_conditions, memory_problems, target_problems
@@ -26,7 +27,6 @@ from .rules import Findings
 from .timings import timing_problems
 from .vectors import RealVectors
 
-FOUR_NUMBERS = 3  # dots of a version that looks like an address
 RESTORE = "restore the file, or measure the point again"
 MEASURE = "measure the point again"
 LEAVE_OUT = "leave one of them out"
@@ -89,11 +89,10 @@ def check_bundle(
     claims = check_claims(manifest, {point.file: point for point in points}, files, findings)
     check_report(folder, files, points, findings)
     check_system(folder, files, points, findings)
-    versions = {word for point in points for name in version_names(point.attrs)
-                for word in str(point.attrs[name]).split() if word.count(".") == FOUR_NUMBERS}  # fmt: skip
-    known = {text for text in (manifest.contact, *versions) if text}
+    private = Private((), [point.attrs for point in points])
     for file in (MANIFEST, *files):
-        facts = (f"has {kind} in it" for kind in private_in_file(folder / file, known, opened_file))
+        kinds = private_in_file(folder / file, private, manifest.contact, opened_file)
+        facts = (f"has {kind} in it" for kind in kinds)
         findings.refuse_each(file, "private", facts, "replace it, and write the bundle again")
     records = [file for file in files if file.endswith(RECORD)]
     for file in records:  # nothing else of them is checked

@@ -1,0 +1,120 @@
+"""What is private by its form, whosever it is: addresses, secrets, paths below the folders of people."""
+
+import ipaddress
+import re
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from .files import PLACEHOLDER
+from .own_facts import ADDRESS, HOST, PATH, REPOSITORY, SECRET, USER, is_everywhere
+
+MAIL = "mail"
+IN_WORDS = {
+    HOST: "names of hosts",
+    USER: "names of accounts or people",
+    ADDRESS: "addresses of machines",
+    PATH: "paths of folders and files",
+    SECRET: "passwords and keys",
+    MAIL: "mail addresses",
+    REPOSITORY: "the folder of this project",
+}
+_PEOPLES_FOLDERS = "/home|/Users|/root|/var/tmp|/tmp|/dev/shm|/run/user|/mnt"
+PATH_START, PATH_END = r"(?<![\w.~\]-])", r"(?![\w-])"
+REST = r"(?:/[^\s\"'`<>|;,:()\[\]{}\\&?*$=]*)?"  # of a path
+# A person's folder, whose name may have spaces where something below it follows.
+_HOME = r"/(?:home|Users)/(?:[^\s/\"'<>|:;,]+ ){1,3}[^\s/\"'<>|:;,]+(?=/)"
+_OF_WINDOWS = r"(?<!\w)[A-Z]:\\+Users\\+[^\\/\"'<>|:;,\n]+"
+BEFORE, AFTER = r"(?<![^\W_])", r"(?![^\W_])"  # a letter or digit makes it part of another word
+QUOTED_HOST = r"(?<=host \")|(?<=server \")|(?<=host ')|(?<=server ')"
+NAMED_USER = r"(?<=user=)|(?<=user: )|(?<=user \")|(?<=role \")|(?<=owner: )|(?<=account )"
+BEFORE_VERSION = re.compile(
+    r"((version|release|tag)\W{0,4}|==|[a-z\d_]-|[~^<>]|(?<!host)(?<!tcp)[a-z]:)$", re.I
+)
+LAST_WORD = re.compile(r"([\w.+-]+)\W{1,2}$")
+_MAIL = r"(?<![\w.+-])[\w.+-]+@(?!at-)[A-Za-z\d-]+(?:\.[A-Za-z\d-]+)*\.[A-Za-z]{2,24}(?![\w=@-])"
+QUAD = r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\w|-[A-Za-z])"
+_GROUPS = r"(?<![\w:.])(?:[\dA-Fa-f]{0,4}:){2,7}[\dA-Fa-f]{0,4}(?![\w:])"
+_HARDWARE = r"(?<![\w:])[\da-fA-F]{2}(?::[\da-fA-F]{2}){5}(?![\w:])"
+_INNER_HOST = (
+    r"(?<![\w.-])(?:[\w-]+\.)+(?:internal|lan|corp|intranet)(?![\w-]|\.\w)|(?<![\w.-])ip(?:-\d{1,3}){4}(?!\w)"
+)
+_USER_OF_URL = r"(?<=://)[^\s/@:]*:[^\s/@]*(?=@)"
+_PRIVATE_KEY = r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+_KEYS = (
+    r"\b(?:(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}|(?:gh[pousr]|hf)_[A-Za-z0-9]{30,}|github_pat_\w{22,}"
+    r"|glpat-[\w-]{20,}|xox[abeoprs]-[\w-]{10,}|sk-[\w-]{20,}|npm_\w{36}|ya29\.[\w-]{20,}"
+    r"|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,})"
+)
+_NOTHING = {"null", "none", "true", "false", "nil"}  # in place of a secret
+
+
+def assigned(names: str, least: int) -> re.Pattern[str]:
+    """Return the pattern of a `fact` that is assigned to one of these names, in any quotes or in none."""
+    plain = rf"[^\s\"'&;,<>*\[\]{{}}()\\]{{{least},}}"
+    quoted = r"(?:(?!(?P=quote)).|(?P=quote){2})+"
+    start = rf"(?i:{names})\\*[\"']?\s*[=:]\s*(?P<quote>\\*[\"'])?"
+    return re.compile(rf"{start}(?P<fact>(?(quote){quoted}|{plain}))")
+
+
+class Rule(NamedTuple):
+    """What is replaced, by its kind. `accepts` looks at a match closer.
+
+    Where a pattern has a group `fact`, that alone is replaced. What is not sought is replaced, and may stay
+    in a text that others have written.
+    """
+
+    kind: str
+    pattern: re.Pattern[str]
+    accepts: Callable[[re.Match[str]], bool] = bool
+    is_sought: bool = True
+
+
+def fact_of(match: re.Match[str]) -> tuple[int, int]:
+    """Return where the private part of a match begins and ends."""
+    return match.span("fact" if "fact" in match.re.groupindex else 0)
+
+
+def _is_secret(match: re.Match[str]) -> bool:
+    """Whether something stands there, and not a placeholder or what means nothing."""
+    start, end = fact_of(match)
+    text = match.string[start:end]
+    return not (text.lower() in _NOTHING or set(text) <= set("*.%s") or PLACEHOLDER.search(text))
+
+
+def _is_address_of_groups(match: re.Match[str]) -> bool:
+    text = match.group()
+    groups = [group for group in text.split(":") if group]
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return len(groups) > 1 and any(c.isdigit() for c in text) and not is_everywhere(text)
+
+
+def rule_of(kind: str, texts: Collection[str], before: str, after: str, flags: int = 0) -> Rule | None:
+    """Return the rule that finds any of these texts, the longest first; None where there are none."""
+    if not texts:
+        return None
+    either = "|".join(re.escape(text) for text in sorted(texts, key=len, reverse=True))
+    return Rule(kind, re.compile(f"(?:{before})(?:{either}){after}", flags))
+
+
+# In the order in which they are replaced, before and after what this machine is called.
+FORMS_OF_SECRETS = (
+    Rule(SECRET, re.compile(_PRIVATE_KEY)),
+    Rule(SECRET, re.compile(_USER_OF_URL), _is_secret),
+    Rule(SECRET, assigned("PGPASSWORD|password|passwd|passphrase", 1), _is_secret),
+    Rule(SECRET, assigned("secret|token|api[_-]?key|access[_-]?key", 6), _is_secret),
+    Rule(SECRET, re.compile(_KEYS)),
+    Rule(MAIL, re.compile(_MAIL)),
+)
+FORMS_OF_PATHS = (
+    Rule(PATH, re.compile(f"{PATH_START}{_HOME}{REST}|{_OF_WINDOWS}")),
+    Rule(PATH, re.compile(rf"{PATH_START}/(?:home|Users|root)(?=/[^\s/]){REST}")),
+    Rule(PATH, re.compile(f"{PATH_START}(?:{_PEOPLES_FOLDERS}){PATH_END}{REST}"), is_sought=False),
+)
+FORMS_OF_ADDRESSES = (
+    Rule(HOST, re.compile(_INNER_HOST)),
+    Rule(ADDRESS, re.compile(_HARDWARE)),
+    Rule(ADDRESS, re.compile(_GROUPS), _is_address_of_groups),
+)
