@@ -19,6 +19,7 @@ from .checked_bundles import bundle, found, run_groups  # noqa: F401
 from .client_answers import made_answers
 from .load_bundles import BATCH, TURNS, copied_loads, measured_loads
 from .load_bundles import LOADS as LOADED
+from .tampered_evidence import EVIDENCE_OF_LOADS
 from .tampered_loads import LOADS, within
 from .tampering import Tampering, on_a_tier
 
@@ -36,7 +37,7 @@ def test_an_honest_bundle_of_every_load_passes():
     assert len([*folder.glob("bundle/results/*/*/*")]) == len(LOADED)
 
 
-@pytest.mark.parametrize("tampering", LOADS, ids=lambda tampering: tampering.name)
+@pytest.mark.parametrize("tampering", [*LOADS, *EVIDENCE_OF_LOADS], ids=lambda tampering: tampering.name)
 def test_what_only_a_load_has_cannot_be_changed(loads: Path, tampering: Tampering):
     tampering.change(loads)
     remake(loads)

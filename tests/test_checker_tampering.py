@@ -12,6 +12,7 @@ from .bundle_data import measured, point_files, remake, set_attributes
 from .checked_bundles import bundle, found, run_groups  # noqa: F401
 from .hostile_bundles import HOSTILE, OUTSIDE
 from .tampered_bundles import BUNDLES
+from .tampered_evidence import EVIDENCE
 from .tampered_loads import LOADS
 from .tampered_points import POINTS
 from .tampering import Tampering
@@ -32,7 +33,7 @@ def test_a_server_that_was_started_twice_may_have_more_free_disk(bundle: Path): 
     assert found(bundle) == {}
 
 
-@pytest.mark.parametrize("tampering", [*POINTS, *BUNDLES], ids=lambda tampering: tampering.name)
+@pytest.mark.parametrize("tampering", [*POINTS, *BUNDLES, *EVIDENCE], ids=lambda tampering: tampering.name)
 def test_a_tampering_is_refused_also_with_a_remade_manifest(bundle: Path, tampering: Tampering):  # noqa: F811
     tampering.change(bundle)
     findings = Findings()

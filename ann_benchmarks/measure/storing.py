@@ -20,7 +20,7 @@ from ann_benchmarks.monitoring.monitor import Recording
 from ann_benchmarks.monitoring.stored import GROUP, group_writer, monitored
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.environment import environment_of
-from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, truth_mark, write_result
+from ann_benchmarks.results.file import RESULT_FORMAT, TRUTH_ATTRIBUTE, truth_mark, write_result
 from ann_benchmarks.results.intervals import (
     FEWEST_RUNS,
     Interval,
@@ -186,6 +186,7 @@ class PointStore:
             ),
             "dataset": job.dataset,
             "ended_at": now(),
+            "result_format": RESULT_FORMAT,
         }
         job = self._placed(attrs)
         series = job.series

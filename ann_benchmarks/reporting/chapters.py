@@ -3,18 +3,20 @@
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import whole_folder
-from ann_benchmarks.common.text import say
+from ann_benchmarks.common.text import say, warn
 from ann_benchmarks.data.datasets import canonical_name, make_truth_file
 from ann_benchmarks.pricing.costs import CostRequest
 from ann_benchmarks.results.file import RESULTS_FOLDER, iter_result_paths
 from ann_benchmarks.results.records import Record, iter_record_paths, read_record
 from ann_benchmarks.results.runs import LeftOut, Run, load_runs, skipped
 from ann_benchmarks.submission.bundle import Bundle, BundleRequest, check_replaceable
+from ann_benchmarks.submission.checking.check import check_bundle
 from ann_benchmarks.submission.files import PRICES, REPORT
 from ann_benchmarks.submission.own_facts import facts_here
 from ann_benchmarks.submission.private import Private
@@ -189,10 +191,13 @@ def write_bundle(
         copied = publishable(report, private, runs, records)
         write_report(copied, place / REPORT, target)
         bundle.finish(request, report.title, experiment, target, [*copied.runs, *copied.records])
+        tasks = list(check_bundle(place, datetime.now(timezone.utc)).findings.tasks())
     left_out = "; ".join(private.left_out) or "nothing was found"
     say(f"left out of {request.folder} as private: {left_out}")
+    for task in tasks:
+        warn(f"the checker would refuse {request.folder}: {task}")
     for name in private.unsafe:
-        say(
+        warn(
             f"{name} is also a word or number of results: it is left out only behind the word password; look"
             f" for it in {request.folder}"
         )

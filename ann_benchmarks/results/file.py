@@ -29,6 +29,7 @@ from .kinds import checked_attributes
 RESULTS_FOLDER = "results"
 LONGEST_NAME = 230  # file systems take 255 bytes; while it is written, a file has a longer name
 TRUTH_ATTRIBUTE = "truth"
+RESULT_FORMAT = 2  # with a chain of rounds; without this attribute, it is the first
 UNUSABLE = "distances_unusable"  # the attribute that a result gets here: how many were no numbers
 NO_NEIGHBOR = -1  # fewer were found than requested
 ARRAYS = ("times", "neighbors", "distances")

@@ -73,13 +73,13 @@ _KINDS = (
     )),
     _Kind("a whole number", (
         "queries_without_matches", "runs_measured_again", "graph_overflow_rows", "pooler_connections",
-        "memory_divided_by",
+        "memory_divided_by", "result_format",
     )),
     _Kind("a whole number of at most 1,000,000", ("run_count",)),
     _Kind("a list of numbers", (
         "run_seconds", "run_p50", "run_started", "run_recalls", "run_rounds", "run_others_cpu",
-        "run_sent_once", "shard_build_times", "shard_rows", "replica_times", "replica_backup_times",
-        "replica_queries",
+        "run_sent_once", "rounds_turns", "shard_build_times", "shard_rows", "replica_times",
+        "replica_backup_times", "replica_queries",
     )),
     _Kind(f"a text of up to {LONGEST_FOLDER} bytes", ("algo",)),
     _Kind(f"a text of up to {LONGEST_VALUE:,} characters", ("name",)),

@@ -1,7 +1,8 @@
 """The speed of a point as comparisons need it: the throughput of its runs, their rounds, and its recall."""
 
+import hashlib
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean, variance
@@ -14,6 +15,7 @@ from .judging import Estimate
 
 ROUNDING = 1e-9  # by which the mean of shares may miss what it is
 MARK, ROUNDS = "rounds", "run_rounds"  # attributes: what was measured in turn, and the round of each run
+CHAIN, TURNS = "rounds_chain", "rounds_turns"  # attributes: a link for each round, and how many had a turn
 PARTS = "recall_parts"  # attribute: the mean recall of every n-th query, from the first, the second...
 EXACT_SEARCH = "is_exact"  # attribute: all answers are the true ones, by the algorithm
 OVERSTATED = "target_overstated"  # attribute: by how much a recall exceeds that of other queries
@@ -21,6 +23,12 @@ MOST_PARTS = 50
 HALF_A_HIT = 8  # the lower bound of a recall of 1 misses four hits: an eighth of that is half of one
 SMALLEST = 1e-6
 LEAST_MISSED = 1e-4  # of the neighbours, where no interval says how few could have been seen
+
+
+def next_link(before: str, seconds: Iterable[float]) -> str:
+    """Return the link of a round, of the link before it and the seconds per query of each contender."""
+    content = " ".join([before, *(repr(float(one)) for one in sorted(seconds))])
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, shares_of_budget
 from ann_benchmarks.measure.rounds import Enter, Keep, Turn, delete_partial_result
 from ann_benchmarks.results.contest import FEWEST_ROUNDS
+from ann_benchmarks.results.speeds import CHAIN, TURNS, next_link
 
 from .outcomes import JobOutcome, Observer, note_failure, noted
 from .progress import RoundsProgress, conclusions
@@ -128,18 +129,23 @@ class Conductor:
         is_shown = jobs[0].execution.show_progress
         began = kept = time.monotonic()
         reason = "rounds"
+        chain, turns = list[str](), list[int]()
         with RoundsProgress(self._rounds, ends, is_shown) as progress:
             for number in count(1):
                 round_began = time.monotonic()
+                seconds = list[float]()
                 for contender in draw_order(race.running, by_label):
                     job = by_label[contender.job]
-                    self._take_turn(race, contender, job, number)
+                    seconds += self._take_turn(race, contender, job, number)
                     if self._has_failed(job):
                         for arguments in job.points:
                             delete_partial_result(job.path(arguments), facts)
                     if self._is_torn:
                         return
                     progress.turn(number, len(race.running))
+                chain.append(next_link(chain[-1] if chain else facts["rounds"], seconds))
+                turns.append(len(seconds))
+                facts |= {CHAIN: " ".join(chain), TURNS: turns}
                 is_decided = race.end_round()
                 progress.end_round(number, len(race.running))
                 if is_decided:
@@ -165,14 +171,16 @@ class Conductor:
         for line in conclusions(jobs, self._done):
             say(line)
 
-    def _take_turn(self, race: Race, contender: Contender, job: Job, number: int) -> None:
+    def _take_turn(self, race: Race, contender: Contender, job: Job, number: int) -> list[float]:
+        """Have a contender take its turn; return the seconds of a query, none where it has failed."""
         turn = self._ask(job, Turn(contender.job, contender.point, number))
         if turn is None or not isinstance(turn, TurnDone):
             race.remove(contender)
-        else:
-            race.note(contender, number, turn.seconds_per_query)
-            if turn.is_short:
-                race.exclude(contender)
+            return []
+        race.note(contender, number, turn.seconds_per_query)
+        if turn.is_short:
+            race.exclude(contender)
+        return [turn.seconds_per_query]
 
     def _keep(self, jobs: Sequence[Job], facts: dict[str, Any], is_last: bool) -> None:
         for job in jobs:

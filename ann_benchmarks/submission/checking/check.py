@@ -18,7 +18,7 @@ from ..private import Private
 from .claims import Recomputed, check_claims, check_report, check_system
 from .complete import check_complete
 from .conditions import AGAIN, check_age, check_conditions, memory_problems, target_problems
-from .curves import copied, mixed, out_of_turn, overlapping, repeated, swapped
+from .curves import Copies, mixed, out_of_turn, overlapping, repeated, swapped
 from .figures import answer_remarks, figure_problems, impossible_answers
 from .identity import contradictions, dataset_problems, series_problems
 from .points import RECORD, CheckedPoint, open_bundle
@@ -73,13 +73,13 @@ def check_bundle(
         return CheckedBundle(findings)
     manifest, files = opened.manifest, opened.files
     claimed = {claim.file for claim in manifest.claims}
-    points, marks = [], dict[tuple[str, object], str]()
+    points, copies = [], Copies()
     with RealVectors(data, manifest, findings) if compares_data else nullcontext() as real:
         if real is not None:
             real.check_truth(opened.truths)
         for point in opened.points():
             check_point(point, point.file in claimed, findings, real)
-            findings.refuse_each(point.file, "duplicate", copied(point, marks), LEAVE_OUT)
+            findings.refuse_each(point.file, "duplicate", copies.problems(point), LEAVE_OUT)
             points.append(point.without_arrays())
     for rule, problems, advice in TOGETHER:
         for file, problem in problems(points):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import shown as shown_text
 from ann_benchmarks.common.text import DAMAGE, reason_of
 from ann_benchmarks.fields.series import BATCH, BESIDE, Series
 from ann_benchmarks.results.attributes import version_names
@@ -27,6 +28,7 @@ JSON, TABLE = f"{REPORT}/report.json", f"{REPORT}/points.csv"
 # By the functions that reports have them from.
 RECOMPUTED = ("k-nn", "recall", "recall-p5", "recall-worst", "qps", "qps-best", "build", "indexsize")
 FIGURES = (*RECOMPUTED, *PERCENTILES)
+ALWAYS = ("qps", "k-nn", "build")  # reports of every version have these
 SAME = 1e-4  # relative
 SAME_SHARE = 1e-6
 ADVICE = "write the bundle again"
@@ -149,6 +151,8 @@ def check_report(
             findings.refuse(file, "report", str(error), ADVICE)
         except DAMAGE as error:
             findings.refuse(file, "report", f"is no report: {reason_of(error)}", ADVICE)
+        if points and not seen and not findings.mentions(file):
+            findings.refuse(file, "report", "shows no point of the bundle", ADVICE)
         for point in points:
             if point.file not in seen and not findings.mentions(file):
                 findings.warn(file, "report", f"does not show {point.file}")
@@ -214,7 +218,12 @@ def _different_figures(said: Mapping[str, Any], point: CheckedPoint) -> Iterator
         computed[name] = 1e3 * (point.number(f"latency_{name}") or math.nan)
     for name in FIGURES:
         one, other = said.get(name), computed[name]
-        if not isinstance(one, int | float) or not math.isfinite(one) or (math.isnan(other) and one == 0):
+        if one is None and (math.isnan(other) or name not in ALWAYS):
+            continue
+        if not isinstance(one, int | float) or isinstance(one, bool):
+            yield f"its {name} is '{shown_text(one)}', which must be a number"
+            continue
+        if not math.isfinite(one) or (math.isnan(other) and one == 0):
             continue
         if not abs(one - other) <= SAME * max(abs(other), 1e-12):
             yield f"its {name} is {one:.6g} here, and {other:.6g} by the file"

@@ -178,8 +178,7 @@ def check_complete(
     for point in points:
         curves[point.curve].append(point)
     for curve in curves.values():
-        if not any("target_parameter" in point.attrs for point in curve):
-            _check_curve(curve, steps, files, findings)
+        _check_curve(curve, steps, files, findings)
     for step in steps:
         for what in missing_series(step, [curve[0] for curve in curves.values()]):
             findings.refuse(f"results/{what[0]}", "complete", what[1], ADVICE)
@@ -188,13 +187,19 @@ def check_complete(
 def _check_curve(
     curve: Sequence[CheckedPoint], steps: Sequence[Expected], files: Collection[str], findings: Findings
 ) -> None:
-    """Compare the points of a curve with the step that has the most of them."""
+    """Compare the points of a curve with the step that has the most of them.
+
+    Points at a recall have searched for their own query arguments, and no others are expected beside them.
+    """
     first = curve[0]
+    targets = {point.target for point in curve if "target_parameter" in point.attrs and point.target}
+    searched = [[f"target_recall={target:g}"] for target in targets]
+    are_given = any("target_parameter" not in point.attrs for point in curve)
     expected = [
         {
             result_path(first.dataset, first.count, first.folder, json.loads(build) + query).as_posix()
             for build, queries in indexes.items()
-            for query in queries
+            for query in [*(queries if are_given else []), *searched]
         }
         for step in steps
         if step.fits(first)

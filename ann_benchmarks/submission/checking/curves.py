@@ -16,7 +16,8 @@ import numpy as np
 from ann_benchmarks.common.errors import shown
 from ann_benchmarks.common.text import from_json
 from ann_benchmarks.results.environment import MEMORY_SLACK
-from ann_benchmarks.results.speeds import MARK, ROUNDS
+from ann_benchmarks.results.intervals import FEWEST_RUNS
+from ann_benchmarks.results.speeds import CHAIN, MARK, ROUNDS, TURNS, next_link
 
 from ..contents import MACHINE, SETTINGS, SOFTWARE
 from .identity import file_names
@@ -33,6 +34,7 @@ SAME_IN_A_CURVE = (
 OF_BUILDS = ("maintenance_work_mem", "max_parallel_maintenance_workers")  # follow from the index
 FREE_DISK = "max_wal_size"  # embedded servers choose by it, another one at each start
 FEWEST = 64  # latencies; as many in the same order, or of the same values, are of one measurement
+NEAR, NEAREST = 1e-3, 1e-6  # relative: in all of a distribution, and in all of a few runs
 PIECES = 32  # of a run, whose order by their mean latency identifies it
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 Problems = Iterator[tuple[str, str]]
@@ -89,20 +91,39 @@ def repeated(points: Sequence[CheckedPoint]) -> Problems:
                 yield point.file, f"is the same point as {other}"
 
 
-def copied(point: CheckedPoint, known: dict[tuple[str, Any], str]) -> Iterator[str]:
-    """Yield in what a point with its arrays is one of those before it; `known` are the marks of these."""
-    times = point.stored.times
-    marks: list[tuple[str, object, str]] = []
-    if len(times) >= FEWEST and len(np.unique(times)) >= FEWEST:
-        # No factor changes the order of the pieces of a run by their means.
-        pieces = [np.mean(piece, dtype=np.float64) for piece in np.array_split(times, PIECES)]
-        marks.append(("order", _digest(np.argsort(pieces)), "has latencies in the order of those of"))
-        marks.append(("sorted", _digest(np.sort(times)), "has the same latencies as"))
-    marks += [("run", one, "has a run that began at the very time of one of")
-              for one in point.numbers("run_started")]  # fmt: skip
-    for kind, mark, what in marks:
-        if (other := known.setdefault((kind, mark), point.file)) != point.file:
-            yield f"{what} {other}"
+class Copies:
+    """Finds points that are others again, scaled, shuffled or moved in time."""
+
+    def __init__(self) -> None:
+        self._same: dict[tuple[str, object], str] = {}
+        self._alike: dict[tuple[str, int], list[tuple[np.ndarray, str]]] = defaultdict(list)
+
+    def problems(self, point: CheckedPoint) -> Iterator[str]:
+        """Yield in what a point with its arrays is one of those before it."""
+        times, counts = point.stored.times.astype(np.float64), point.stored.counts
+        same: list[tuple[str, object, str]] = [("run", one, "has a run that began at the very time of one of")
+                for one in point.numbers("run_started")]  # fmt: skip
+        alike = list[tuple[str, np.ndarray, float, str]]()
+        if len(times) >= FEWEST and len(np.unique(times)) >= FEWEST:
+            # No factor changes the order of the pieces of a run by their means, nor the shape of all.
+            pieces = [np.mean(piece) for piece in np.array_split(times, PIECES)]
+            same.append(("order", _digest(np.argsort(pieces)), "has latencies in the order of those of"))
+            shape = np.quantile(times, np.linspace(0, 1, FEWEST)) / times.mean()
+            alike.append(("shape", shape, NEAR, "has latencies distributed as those of"))
+        if np.count_nonzero(counts) >= PIECES:
+            same.append(("histogram", _digest(counts), "has the histogram of"))
+        if len(point.run_seconds) >= FEWEST_RUNS:
+            ratios = np.array(point.run_seconds) / np.mean(point.run_seconds)
+            alike.append(("seconds", ratios, NEAREST, "has runs that compare as those of"))
+        for kind, mark, what in same:
+            if (other := self._same.setdefault((kind, mark), point.file)) != point.file:
+                yield f"{what} {other}"
+        for kind, values, tolerance, what in alike:
+            before = self._alike[kind, len(values)]
+            known = np.array([one for one, _ in before]).reshape(-1, len(values))
+            for place in np.flatnonzero((np.abs(known - values) <= tolerance * values).all(axis=1))[:1]:
+                yield f"{what} {before[place][1]}"
+            before.append((values, point.file))
 
 
 def _digest(values: np.ndarray) -> str:
@@ -160,12 +181,47 @@ def out_of_turn(points: Sequence[CheckedPoint]) -> Problems:
             listed = ", ".join(f"{one:g}" for one in rounds[:20]) or "of no number"
             yield point.file, f"has runs of the rounds {listed}, and {len(point.run_seconds)} runs in all"
         elif len(started) == len(rounds):
-            races[str(point.attrs.get(MARK))].append((point.file, started))
-    for race in races.values():
+            races[str(point.attrs.get(MARK))].append((point, started))
+    for mark, race in races.items():
         latest, holder = -math.inf, ""
         for place in range(max(len(started) for _, started in race)):
-            turns = [(started[place], file) for file, started in race if place < len(started)]
+            turns = [(started[place], point.file) for point, started in race if place < len(started)]
             for start, file in turns:
                 if start < latest - CLOCK:
                     yield file, f"has a run of round {place + 1} that began before round {place} of {holder}"
             latest, holder = max((latest, holder), *turns)
+        yield from _broken_chain(mark, [point for point, _ in race])
+
+
+def _broken_chain(mark: str, race: Sequence[CheckedPoint]) -> Problems:
+    """Yield where the contenders of a race have not the rounds that its chain has a link for.
+
+    A contender leaves a race that it has lost, or that it has failed in. A round is recomputed if all who had
+    a turn are in the bundle.
+    """
+    first = race[0]
+    chain, turns = str(first.attrs.get(CHAIN) or "").split(), first.numbers(TURNS)
+    for point in race:
+        rounds = len(point.run_seconds)
+        if (point.attrs.get(CHAIN), point.numbers(TURNS)) != (first.attrs.get(CHAIN), turns):
+            yield (
+                point.file,
+                f"has another chain of rounds ({CHAIN}, {TURNS}) than {first.file} of its race",
+            )
+        elif not chain:
+            continue  # of an earlier version
+        elif rounds > len(chain) or len(turns) != len(chain):
+            yield point.file, f"has {rounds} rounds, and its race {len(chain)} ({CHAIN}, {TURNS})"
+        elif rounds < len(chain) and turns[rounds] >= turns[rounds - 1]:
+            yield (
+                point.file,
+                f"has {rounds} of {len(chain)} rounds, and no contender left after them",
+            )
+    for number, (link, took_part) in enumerate(zip(chain, turns, strict=False)):
+        seconds = [point.run_seconds[number] for point in race if number < len(point.run_seconds)]
+        before = chain[number - 1] if number else mark
+        if len(seconds) > took_part or (len(seconds) == took_part and next_link(before, seconds) != link):
+            yield (
+                first.file,
+                f"has a link of round {number + 1} ({CHAIN}) that is not of its runs",
+            )

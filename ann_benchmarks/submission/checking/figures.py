@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ann_benchmarks.fields.rows import OWN_DRIVER
 from ann_benchmarks.measure.filtering import filter_figures
 from ann_benchmarks.results.intervals import mean_interval, share_interval
 from ann_benchmarks.results.measurement import run_throughputs
@@ -19,6 +18,7 @@ SAME = 2e-5  # relative: latencies are stored in single precision
 CLOSE = 1e-6  # of shares
 RECALL_APART = 0.01  # by which recall by distances may exceed that by rows without a word
 BUCKET = 1e-6  # relative width about an edge, within which a latency may lie on either side
+WAITING = 0.25  # of the time, by which clients of other runs may have waited longer
 UNEQUAL, UNEQUAL_SECONDS = 0.9, 0.1  # share and s of the duration that runs last at least
 APART = 0.01  # relative: what is interpolated, and queries at the ends of runs
 LISTS = ("run_seconds", "run_started", "run_recalls", "run_p50")
@@ -170,16 +170,23 @@ def _queries_of_all_runs(point: CheckedPoint, edges: np.ndarray, counts: np.ndar
             yield f"{said}, which sent {queries:,} queries"
         elif not point.series.batch and not least * (1 - SAME) <= total <= most * (1 + SAME):
             yield f"its runs took {total:.6g} s, and by the histogram of all runs {least:.6g} to {most:.6g} s"
-    elif not point.is_open and point.series.driver == OWN_DRIVER:
+    elif not point.is_open:
         asking, asked = point.number("asking_seconds") or 0.0, point.number("asked_duration")
         most = asking / min(seconds) + clients * len(seconds)
         if number > most * (1 + APART):
             yield f"{said}, which had time for {most:,.0f} ({asking:.6g} s)"
-        if not asked or point.number("asked_queries") is not None:
-            return
-        # Clients begin and end a run of the requested duration at somewhat different times.
-        active = max(UNEQUAL * min(asked, point.number("active_seconds") or 0.0) - UNEQUAL_SECONDS, 0.0)
-        fewest = sum(active / one - clients for one in seconds)
+        # What clients wait for in all is what they have waited for in the stored run, or all of the time.
+        waiting = min((point.number("clients_waiting_share") or 0.0) + WAITING, 1.0) * clients
+        rest = clients * len(seconds) * float(edges[-1]) / number
+        mean, longest = float((counts * edges[:-1]).sum()) / number, waiting * float(np.mean(seconds)) + rest
+        if mean > longest * (1 + APART):
+            yield f"{said} of {mean:.6g} s, and by their seconds they lasted {longest:.6g} s at most"
+        if asked:
+            # Clients begin and end a run of the requested duration at somewhat different times.
+            active = max(UNEQUAL * min(asked, point.number("active_seconds") or 0.0) - UNEQUAL_SECONDS, 0.0)
+            fewest = sum(active / one - clients for one in seconds)
+        else:
+            fewest = UNEQUAL * len(seconds) * len(point.stored.times) - clients * len(seconds)
         if number < fewest:
             yield f"{said}, and by their seconds more than {fewest:,.0f}"
 

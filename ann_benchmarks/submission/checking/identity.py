@@ -5,7 +5,7 @@ Each function yields what is wrong with a point by itself.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ann_benchmarks.common.numbers import byte_size
 from ann_benchmarks.definitions.servers import ROUTED
@@ -24,10 +24,57 @@ _LIMIT = re.compile(r"(\d+)(iops|MBps)")
 MEMORY = re.compile(r"(?:sb(\d+[MG]B)-)?ram(\d+[MG]B|all)")  # shared_buffers and RAM in the name of a tier
 
 
+def _is_server_here(point: CheckedPoint) -> bool:
+    """Whether the server ran on the machine of its clients, whose CPUs Linux counts."""
+    is_own = point.attrs.get("server") in ("embedded", "installed")
+    return is_own and str(point.attrs.get("kernel")).startswith("Linux")
+
+
+# What results store, by what they are of, since there are bundles.
+STORED: tuple[tuple[str, Callable[[CheckedPoint], bool], tuple[str, ...]], ...] = (
+    ("a result", lambda point: True, (
+        "cpu", "cores", "memory_bytes", "kernel", "python", "framework_version", "run_count", "run_seconds",
+        "run_started", "run_recalls", "run_p50", "asking_seconds", "latency_queries", "build_time",
+        "candidates", "recall_low", "recall_high", "qps_mean", "runs_disagree", "warmup",
+    )),
+    ("queries by clients", lambda point: point.series.clients is not None, (
+        "clients", "query_order", "driver", "loop", "active_seconds", "queries_asked", "queries_counted",
+        "client_cpu_share", "client_cpu_seconds_per_query", "clients_were_limit",
+    )),
+    ("a closed loop", lambda point: point.series.clients is not None and not point.series.is_open,
+     ("clients_waiting_share",)),
+    ("a rate", lambda point: point.series.is_open, (
+        "rate", "queries_due", "queries_unanswered", "service_p50", "service_p99", "clients_late_seconds",
+        "lead_in_seconds", "steady_state",
+    )),
+    ("queries by pgbench", lambda point: point.series.driver == "pgbench", ("pgbench_version",)),
+    ("a server", lambda point: "postgres_version" in point.attrs, (
+        "server", "load_time", "index_build_time", "index_size", "settings",
+    )),
+    ("a server here", _is_server_here, ("machine_busy_share", "server_cpu_seconds_per_query")),
+    ("rounds", lambda point: "run_rounds" in point.attrs, ("rounds",)),
+    ("rounds since format 2", lambda point: "rounds" in point.attrs and "result_format" in point.attrs,
+     ("rounds_chain", "rounds_turns")),
+    ("a search for a recall", lambda point: point.target is not None, ("target_parameter", "target_value")),
+)  # fmt: skip
+# Of these, what nothing else can have stored.
+TELLING = ("clients", "loop", "active_seconds", "clients_waiting_share", "queries_due", "pgbench_version")
+ALTERNATIVES = ("asked_duration", "asked_queries")  # one run ends after a time or after a number, not by both
+
+
 def contradictions(point: CheckedPoint) -> Iterator[str]:
-    """Yield the attributes that the file holds twice."""
+    """Yield the attributes that the file holds twice, lacks, or has and should not have."""
     for name in point.stored.contradictions:
         yield f"holds its attribute '{name}' twice, with two values"
+    for what, is_so, names in STORED:
+        is_stored = is_so(point)
+        for name in names:
+            if is_stored and name not in point.attrs:
+                yield f"lacks '{name}', which is stored of {what}"
+            elif not is_stored and name in TELLING and name in point.attrs:
+                yield f"has '{name}', which is stored only of {what}"
+    if all(name in point.attrs for name in ALTERNATIVES):
+        yield f"has {' and '.join(ALTERNATIVES)}: a run ends after a time or after a number of queries"
 
 
 def series_problems(point: CheckedPoint) -> Iterator[str]:

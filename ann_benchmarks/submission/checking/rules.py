@@ -1,9 +1,10 @@
 """The rules that a bundle keeps, by the short names that findings cite; docs/rules.md explains each."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ann_benchmarks.common.errors import one_line
+from ann_benchmarks.common.numbers import counted
 
 # A name in brackets stands in every finding, and heads the rule's paragraph in docs/rules.md.
 RULES = {
@@ -46,9 +47,10 @@ class RuleFinding:
     rule: str
     text: str
     disqualifies: bool = True
+    advice: str = ""
 
     def __str__(self) -> str:
-        return f"{self.file}: [{self.rule}] {self.text}"
+        return f"{self.file}: [{self.rule}] {self.text}" + f"; {self.advice}" * bool(self.advice)
 
 
 class Findings:
@@ -61,7 +63,7 @@ class Findings:
 
     def refuse(self, file: str, rule: str, what: str, advice: str) -> None:
         """Refuse the bundle."""
-        self._add(RuleFinding(file, rule, f"{one_line(what, LONGEST)}; {advice}"))
+        self._add(RuleFinding(file, rule, one_line(what, LONGEST), True, advice))
 
     def refuse_each(self, file: str, rule: str, problems: Iterable[str], advice: str) -> None:
         """Refuse the bundle for each of several problems of a file."""
@@ -93,6 +95,16 @@ class Findings:
     def refused(self) -> list[RuleFinding]:
         """Those that disqualify, in the order of their files."""
         return sorted(finding for finding in self._found if finding.disqualifies)
+
+    def tasks(self) -> Iterator[str]:
+        """Yield a line for each thing to do before the bundle would pass, with a first example."""
+        groups: dict[str, list[RuleFinding]] = {}
+        for finding in self.refused:
+            groups.setdefault(finding.advice, []).append(finding)
+        for advice, found in groups.items():
+            rules = ", ".join(dict.fromkeys(f"[{one.rule}]" for one in found))
+            number = counted(len({one.file for one in found}), "file")
+            yield f"{advice} ({number}, {rules}), such as {found[0].file}: {found[0].text}"
 
     @property
     def warnings(self) -> list[RuleFinding]:

@@ -86,13 +86,15 @@ def _closed_loop_problems(
     counted = point.number("queries_counted") or 0.0
     if abs(counted - len(times)) > clients + 0.5:
         yield f"says that {counted:,.0f} queries were counted, and has {len(times):,} latencies"
-    elif point.series.driver == OWN_DRIVER and abs(counted * shown / active - 1) > SAME:
+    elif abs(counted * shown / active - 1) > SAME:
         yield (
             f"counted {counted:,.6g} queries in {active:.6g} s, {active / counted:.6g} s a query, and says"
             f" {shown:.6g} s"
         )
-    asked = point.number("asked_duration")
-    if asked and point.number("asked_queries") is None and active < 0.5 * asked:
+    sent, asked = point.number("queries_asked") or 0.0, point.number("asked_duration")
+    if sent < len(times):
+        yield f"says that {sent:,.0f} queries were sent, and has {len(times):,} latencies"
+    if asked and active < 0.5 * asked:
         yield f"its clients were active for {active:.6g} s, and were to query for {asked:.6g} s"
 
 
@@ -135,10 +137,9 @@ def _cpu_problems(point: CheckedPoint) -> Iterator[str]:
     """Yield where the server would have had to use more CPUs than there are."""
     used, shown = point.number("server_cpu_seconds_per_query"), point.number("best_search_time")
     limit = point.number("tier_cpus") or point.number("cores")
-    # An external server may have more CPUs than its clients.
-    if used is None or not shown or not limit or point.attrs.get("server") == "external":
+    if used is None or not shown or not limit:
         return
-    seconds = shown * (point.number("queries_asked") or len(point.stored.times))
+    seconds = shown * len(point.stored.times)
     needed = used / shown
     if needed > limit * CPU_SLACK + TICKS * limit / max(seconds, 1e-9):
         yield (

@@ -1,0 +1,137 @@
+"""What helps a submitter most: throughput without latencies, no evidence, decoys, copies, chosen rounds."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .bundle_data import attributes, point_files, set_arrays, set_attributes
+from .load_bundles import BATCH, OPEN, TURNS
+from .tampered_loads import of
+from .tampering import RESULTS, Change, Tampering, attrs, first, relabelled, replace_in
+
+SPANS = ("run_seconds", "best_search_time", "asking_seconds", "client_cpu_seconds_per_query")
+RATES = ("qps_mean", "qps_low", "qps_high")
+
+
+def multiplied(known: dict[str, Any], names: tuple[str, ...], by: float) -> dict[str, Any]:
+    found = {name: known[name] for name in names if name in known}
+    return {
+        name: [by * one for one in old] if isinstance(old, list) else by * old for name, old in found.items()
+    }
+
+
+def faster(by: float, **more: Any) -> Change:
+    """Multiply the throughput of all runs by a factor wherever it is stored, but for latencies; say more."""
+
+    def change(folder: Path) -> None:
+        known = attributes(first(folder))
+        spans, rates = multiplied(known, SPANS, 1 / by), multiplied(known, RATES, by)
+        set_attributes(first(folder), **spans, **rates, **more)
+
+    return change
+
+
+def copied_point(scale: float, hours: float) -> Change:
+    """Hand in a point by one client as the one by two, its latencies shuffled and scaled, moved in time."""
+
+    def change(folder: Path) -> None:
+        target = point_files(folder, "part-c2")[0]
+        known, own = attributes(first(folder)), attributes(target)
+        shutil.copy(first(folder), target)
+        started = [one + 3600 * hours for one in known["run_started"]]
+        set_attributes(target, series=own["series"], algo="part-c2", clients=2, run_started=started)
+        shuffled = np.random.default_rng(0).permutation
+        set_arrays(target, times=lambda times: shuffled(times) * np.float32(scale))
+
+    return change
+
+
+def decoyed(folder: Path) -> None:
+    """Leave a point out, add one with other build arguments, and have a decoy among them."""
+    low, high = point_files(folder)
+    target = {"target_parameter": "share", "target_value": 800, "target_recall": 0.5}
+    other = high.with_name("euclidean_9_800.hdf5")
+    shutil.copy(high, other)
+    set_attributes(other, build_arguments='["euclidean", 9]')
+    low.unlink()
+    set_attributes(high, **target)
+    high.rename(high.with_name("euclidean_8_target_recall_0_5.hdf5"))
+
+
+def selected(*places: int, only_first: bool = False) -> Change:
+    """Keep some of the rounds of all contenders, or of one, and number them anew."""
+
+    def change(folder: Path) -> None:
+        paths = sorted((folder / RESULTS / TURNS).glob("*.hdf5"))
+        for path in paths[:1] if only_first else paths:
+            known = attributes(path)
+            names = [name for name in known if name.startswith("run_") and isinstance(known[name], list)]
+            lists = {name: [known[name][place] for place in places] for name in names}
+            rounds = [*range(1, len(places) + 1)]
+            set_attributes(path, **lists | {"run_rounds": rounds, "run_count": len(places)})
+
+    return change
+
+
+def in_report(value: Any) -> Change:
+    def change(folder: Path) -> None:
+        content = json.loads((folder / "report/report.json").read_text())
+        for one in content["points"]:
+            one["metrics"] = dict.fromkeys(one["metrics"], value)
+        (folder / "report/report.json").write_text(json.dumps(content))
+
+    return change
+
+
+BY_PGBENCH = relabelled("part-c1", {"driver": "pgbench", "pgbench_version": "18.1"}, driver="pgbench")
+EVIDENCE = (
+    Tampering("a throughput without latencies", "timings", "s a query, and says", faster(100)),
+    Tampering("the same as by pgbench", "series", "driver",
+              faster(100, driver="pgbench", pgbench_version="18.1")),
+    Tampering("the same under another driver's series", "timings", "s a query, and says",
+              lambda folder: [faster(100)(folder), BY_PGBENCH(folder)]),
+    Tampering("a driver without its version", "attributes", "lacks 'pgbench_version'",
+              relabelled("part-c1", {"driver": "pgbench"}, driver="pgbench")),
+    Tampering("a decoy with a target", "division", "no run group", decoyed),
+    Tampering("a point beside a decoy left out", "complete", "is missing from its curve", decoyed),
+    Tampering("both ends of a run", "attributes", "asked_duration and asked_queries",
+              attrs(asked_queries=500)),
+    Tampering("few queries sent", "timings", "1 queries were sent", attrs(queries_asked=1)),
+    *(
+        Tampering(f"no {name}", "attributes", f"lacks '{name}'", attrs(**{name: None}))
+        for name in ("cores", "client_cpu_share", "clients_waiting_share", "run_started", "recall_low",
+                     "queries_asked", "kernel", "framework_version", "runs_disagree", "warmup")
+    ),
+    Tampering("CPU time of an external server", "timings", "CPUs are needed",
+              attrs(server="external", server_cpu_seconds_per_query=1.0)),
+    Tampering("a server whose CPUs are not known", "attributes", "lacks 'machine_busy_share'",
+              attrs(server="embedded")),
+    Tampering("a server without the parts of its build", "attributes", "lacks 'load_time'",
+              attrs(postgres_version="18.1", build_time=1e-4)),
+    Tampering("a point shuffled and scaled", "duplicate", "distributed as those of", copied_point(1.0007, 0)),
+    Tampering("a point moved by an hour", "duplicate", "has runs that compare as", copied_point(1, 1)),
+    Tampering("a report of texts for figures", "report", "must be a number", in_report("very fast")),
+    Tampering("a report of nothing for figures", "report", "must be a number", in_report(None)),
+    Tampering("a report without points", "report", "shows no point",
+              replace_in("report/report.json", lambda text: '{"points": []}')),
+    Tampering("a table of NUL", "report", "", replace_in("report/points.csv", lambda text: "\0" * 100)),
+    Tampering("an experiment of garbage", "readable", "",
+              lambda folder: (folder / "experiment.yml").write_bytes(b"steps: {")),
+    Tampering("prices that are none", "readable", "",
+              lambda folder: (folder / "prices.yml").write_text("currency: USD")),
+)  # fmt: skip
+EVIDENCE_OF_LOADS = (
+    Tampering("active seconds of a batch", "attributes", "has 'active_seconds'",
+              of(BATCH, active_seconds=1.0)),
+    Tampering("the first of the rounds", "timings", "not of its runs", selected(1, 2, 3)),
+    Tampering("the first rounds of one contender", "timings", "no contender left after them",
+              selected(0, 1, 2, only_first=True)),
+    Tampering("the best rounds of one contender", "timings", "no contender left after them",
+              selected(0, 1, 3, only_first=True)),
+    Tampering("rounds without a chain", "attributes", "lacks 'rounds_chain'", of(TURNS, rounds_chain=None)),
+    Tampering("another chain", "timings", "another chain of rounds", of(TURNS, rounds_turns=[1] * 4)),
+    Tampering("a rate without its queue", "attributes", "lacks 'queries_due'", of(OPEN, queries_due=None)),
+)  # fmt: skip
