@@ -10,7 +10,7 @@ import numpy as np
 from .bundle_data import attributes, point_files, set_arrays, set_attributes
 from .load_bundles import BATCH, OPEN, TURNS
 from .tampered_loads import of
-from .tampering import RESULTS, Change, Tampering, attrs, first, relabelled, replace_in
+from .tampering import RESULTS, Change, Tampering, attrs, first, relabelled, replace_in, scaled
 
 SPANS = ("run_seconds", "best_search_time", "asking_seconds", "client_cpu_seconds_per_query")
 RATES = ("qps_mean", "qps_low", "qps_high")
@@ -105,8 +105,12 @@ EVIDENCE = (
         for name in ("cores", "client_cpu_share", "clients_waiting_share", "run_started", "recall_low",
                      "queries_asked", "kernel", "framework_version", "runs_disagree", "warmup")
     ),
+    Tampering("CPU of clients", "timings", "by their share", scaled("client_cpu_share", 0.1)),
+    Tampering("a loop of no name", "series", "says loop", attrs(loop="")),
     Tampering("CPU time of an external server", "timings", "CPUs are needed",
               attrs(server="external", server_cpu_seconds_per_query=1.0)),
+    Tampering("an external server of no address", "attributes", "lacks 'server_address'",
+              attrs(server="external")),
     Tampering("a server whose CPUs are not known", "attributes", "lacks 'machine_busy_share'",
               attrs(server="embedded")),
     Tampering("a server without the parts of its build", "attributes", "lacks 'load_time'",

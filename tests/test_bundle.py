@@ -257,8 +257,8 @@ def chunk(kind, data):
     [
         ("a.md", b"by xenia.", "in its text"),
         ("a.html", b"on qu&#111;kka7", "in its text"),
-        ("a.json", b'["\\u0078enia"]', "in its values"),
-        ("a.json", json.dumps({"a": json.dumps({"quokka7": 1})}).encode(), "in its values"),
+        ("a.json", b'["\\u0078enia"]', "in its text"),
+        ("a.json", json.dumps({"a": json.dumps({"quokka7": 1})}).encode(), "in its text"),
         ("a.png", b"\x89PNG\r\n\x1a\n" + chunk(b"tEXt", b"Author\0xenia"), "in a text of the picture"),
         (
             "a.png",

@@ -116,9 +116,7 @@ def test_a_secret_that_is_a_plain_word_is_replaced_where_it_is_named_and_is_said
     assert private.value({"password": "index", "n": "index"}) == {"password": "[secret-1]", "n": "index"}
 
 
-@pytest.mark.parametrize(
-    ("contact", "kinds"), [("@", ["mail"]), ("a.b@example.org", []), ("b@example.org", ["mail"])]
-)
+@pytest.mark.parametrize(("contact", "kinds"), [("@", ["mail"]), ("a.b@x.org", []), ("b@x.org", ["mail"])])
 def test_the_contact_is_allowed_as_a_whole_and_nothing_else(contact, kinds):
     assert list(Private([]).facts_in("ask a.b@x.org", contact)) == kinds
 

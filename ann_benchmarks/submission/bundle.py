@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from jinja2 import Template
+
 from ann_benchmarks.common import VERSION
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import counted
@@ -18,12 +20,13 @@ from ann_benchmarks.results.truth import Truths
 
 from .contents import claimed_points, system_of, write_truths
 from .copies import copy_file, search
-from .files import EXPERIMENT, PRICES, REPORT, SYSTEM, files_in, sha256_of
+from .files import EXPERIMENT, PRICES, SYSTEM, files_in, sha256_of
 from .manifest import MANIFEST, OPEN, BundledFile, Manifest, read_manifest, write_manifest
 from .own_facts import ROOT
 from .private import Private
 
 LOGS, README = "logs", "README.md"
+README_TEMPLATE = Path(__file__).with_name("readme.md.jinja")
 _GIT_SECONDS = 10
 
 
@@ -144,52 +147,8 @@ def readme(manifest: Manifest, servers: Sequence[Mapping[str, object]]) -> str:
         for server in servers
         if isinstance(facts := server["machine"], dict) and facts
     ]
-    data = [
-        f"- {name}: {counted(one.rows, 'row')} of {counted(one.dimension, 'dimension')}, {one.metric},"
-        f" {one.queries:,} queries; fingerprint `{one.fingerprint}`"
-        for name, one in manifest.datasets.items()
-    ]
-    lines = [
-        f"# {manifest.title}",
-        "",
-        "Results of a benchmark of vector search, with all that is needed to check them except the data.",
-        "",
-        f"- Made at: {manifest.made}",
-        f"- Contact: {manifest.contact or 'none given'}",
-        f"- Division: {manifest.division}",
-        f"- Target recall: {manifest.target_recall:g}",
-        *(
-            [f"- Experiment: {manifest.experiment}{', miniature' * manifest.mini}"]
-            if manifest.experiment
-            else []
-        ),
-        *(f"- Machine: {text}" for text in dict.fromkeys(machines)),
-        "",
-        "## Data",
-        "",
-        *data,
-        "",
-        "## What is here",
-        "",
-        f"- `{REPORT}/report.html`: the answer, the figures and their intervals",
-        f"- `results/`, `{LOGS}/`: a file for each point, and what runs have logged",
-        "- `truth/`: the true neighbours that recall is counted against",
-        f"- `{SYSTEM}`: machine, versions, settings and plans, for each server",
-        f"- `{MANIFEST}`: what is claimed, and the SHA-256 of each file",
-        "",
-        "## How to check it",
-        "",
-        "In a checkout of the project that has made it:",
-        "",
-        "    python -m ann_benchmarks.submission check FOLDER",
-        "",
-        "## What was left out as private",
-        "",
-        *([f"- {line}" for line in manifest.left_out] or ["Nothing was found."]),
-        "",
-        "The same placeholder stands for the same text everywhere.",
-    ]
-    return "\n".join(lines) + "\n"
+    template = Template(README_TEMPLATE.read_text(encoding="utf-8"), trim_blocks=True, lstrip_blocks=True)
+    return template.render(manifest=manifest, machines=dict.fromkeys(machines), counted=counted) + "\n"
 
 
 def check_replaceable(folder: Path) -> None:
@@ -216,15 +175,15 @@ def commit_of(folder: Path) -> str:
     if git is None or not (folder / ".git").exists():
         return ""
 
-    def run(*words: str) -> str:
-        command = [git, "--no-optional-locks", *words]
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=_GIT_SECONDS, check=True
-        )
-        return done.stdout.strip()
-
+    git_status = [git, "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     try:
-        commit = run("rev-parse", "HEAD")
-        return commit + ("-changed" if run("status", "--porcelain", "--untracked-files=no") else "")
+        done = subprocess.run(
+            git_status, cwd=folder, capture_output=True, text=True, timeout=_GIT_SECONDS, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return ""
+    lines = done.stdout.splitlines()
+    commit = next(
+        (line.split()[-1] for line in lines if line.startswith("# branch.oid ") and "(" not in line), ""
+    )
+    return commit + "-changed" * any(not line.startswith("#") for line in lines)

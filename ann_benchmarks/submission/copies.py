@@ -9,6 +9,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,8 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_TEXTS = (b"tEXt", b"zTXt", b"iTXt", b"eXIf")
 _ENDS_OF_BINARY = (".hdf5", ".png")
 _UNPACKED = 1 << 20  # bytes of a text that are looked at
-MOST_TEXT_BYTES = 64 << 20
-TEXTS = {".json", ".md", ".yml", ".yaml", ".html", ".csv", ".log", ".txt", ".svg", ""}
+MOST_SEARCHED_BYTES = 64 << 20
+OpenFile = Callable[[Path], AbstractContextManager[h5py.File]]
 
 
 def copy_file(source: Path, target: Path, private: Private) -> None:
@@ -118,80 +119,60 @@ def _without_private(value: Any, private: Private) -> Any:
 def search(folder: Path, private: Private, contact: str = "") -> None:
     """Raise UserError, which says where, if something private is in a file; `contact` is there on purpose."""
     for name in files_in(folder):
-        found = next(private.facts_in(name), None), "in the name of the file"
-        if not found[0]:
-            try:
-                found = next(_facts(folder / name, private, contact), (None, ""))
-            except DAMAGE as error:
-                raise UserError(f"{name} of the bundle cannot be searched: {reason_of(error)}") from None
-        kind, where = found
-        if kind:
+        names = ((kind, "in the name of the file") for kind in private.facts_in(name))
+        try:
+            found = next(chain(names, private_in_file(folder / name, private, contact, open_hdf5_file)), None)
+        except DAMAGE as error:
+            raise UserError(f"{name} of the bundle cannot be searched: {reason_of(error)}") from None
+        if found:
             raise UserError(
-                f"the bundle is not written: {name} would hold something private, {where} ({IN_WORDS[kind]});"
-                " take it out of what is bundled, or report this as a mistake of this project"
+                f"the bundle is not written: {name} would hold something private, {found[1]}"
+                f" ({IN_WORDS[found[0]]}); take it out of what is bundled, or report this as a mistake of"
+                " this project"
             )
 
 
-def _facts(path: Path, private: Private, contact: str) -> Iterator[tuple[str | None, str]]:
-    """Yield the kind of each private fact in a file, and where it stands."""
-    content = path.read_bytes()
-    for where, text in _texts(path, content):
-        for inner in _unpacked(text):
-            yield from ((kind, where) for kind in private.facts_in(inner, contact))
-    if path.suffix in _ENDS_OF_BINARY and (kind := private.own_in_bytes(content)):
+def private_in_file(
+    path: Path, private: Private, contact: str, open_hdf5: OpenFile
+) -> Iterator[tuple[str, str]]:
+    """Yield the kind of each private fact in a file, and where it stands; the contact is there on purpose.
+
+    UserError or an error of DAMAGE where it cannot be read.
+    """
+    if path.suffix == ".hdf5":
+        with open_hdf5(path) as file:
+            texts = list(_hdf5_texts(file))
+    else:
+        with opened(path) as opened_file:
+            content = opened_file.read(MOST_SEARCHED_BYTES + 1)
+        if len(content) > MOST_SEARCHED_BYTES:
+            raise UserError(f"has more than {MOST_SEARCHED_BYTES >> 20} MiB, which are not searched")
+        texts = list(_texts(path, content))
+    for where, text in texts:
+        for one in {text, html.unescape(text), "\n".join(_inner_texts(text))}:
+            yield from ((kind, where) for kind in private.facts_in(one, contact))
+    if path.suffix in _ENDS_OF_BINARY and (kind := private.own_in_bytes(path)):
         yield kind, "among its bytes"
 
 
-def private_in_file(
-    path: Path,
-    private: Private,
-    contact: str,
-    open_hdf5: Callable[[Path], AbstractContextManager[h5py.File]],
-) -> Iterator[str]:
-    """Yield each kind of private facts in a file of others; the contact is there on purpose."""
-    texts: list[str] = []
-    if path.suffix == ".hdf5":
-        with suppress(UserError), open_hdf5(path) as file:  # the reading of results says why
-            texts += [text for _, text in _hdf5_texts(file)]
-    elif path.suffix in TEXTS:
-        with opened(path) as opened_text:
-            content = opened_text.read(MOST_TEXT_BYTES + 1)
-        if len(content) > MOST_TEXT_BYTES:
-            yield f"more than {MOST_TEXT_BYTES >> 20} MiB of text, which are not searched"
-        texts.append(content.decode(errors="replace"))
-    yield from dict.fromkeys(IN_WORDS[kind] for kind in private.facts_in("\n".join(texts), contact))
-
-
 def _texts(path: Path, content: bytes) -> Iterator[tuple[str, str]]:
-    """Yield each text of a file, and where it stands."""
-    if path.suffix == ".hdf5":
-        with open_hdf5_file(path) as file:
-            yield from _hdf5_texts(file)
-    elif content.startswith(_PNG):
+    """Yield each text of a file that is not HDF5, and where it stands."""
+    if content.startswith(_PNG):
         yield from (("in a text of the picture", text) for text in _png_texts(content))
-    else:
-        text = content.decode(errors="replace")
-        if path.suffix == ".json":
-            yield from (("in its values", one) for one in _json_texts(json.loads(text)))
-        else:
-            yield from (("in its text", one) for one in {text, html.unescape(text)})
+    elif path.suffix not in _ENDS_OF_BINARY:
+        yield "in its text", content.decode(errors="replace")
 
 
-def _unpacked(text: str) -> Iterator[str]:
-    """Yield a text, and those that it holds as JSON."""
-    yield text
-    if text[:1] in ("{", "["):
-        with suppress(ValueError, RecursionError):
-            yield from _json_texts(json.loads(text))
-
-
-def _json_texts(value: Any) -> Iterator[str]:
-    """Yield every text of a value, those inside of texts in JSON and the keys included."""
+def _inner_texts(value: Any) -> Iterator[str]:
+    """Yield every text of what a text holds as JSON, those inside of texts in JSON and the keys included."""
     if isinstance(value, str):
-        yield from _unpacked(value)
+        yield value
+        if value[:1] in ("{", "["):
+            with suppress(ValueError, RecursionError):
+                yield from _inner_texts(json.loads(value))
     elif isinstance(value, dict | list):
         for inner in [*value, *value.values()] if isinstance(value, dict) else value:
-            yield from _json_texts(inner)
+            yield from _inner_texts(inner)
 
 
 def _hdf5_texts(member: Any) -> Iterator[tuple[str, str]]:

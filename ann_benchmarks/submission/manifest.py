@@ -147,21 +147,24 @@ def _no_number(word: str) -> NoReturn:
     raise UserError(f"{word} is no number")
 
 
-# By the names of fields: the least and the most of numbers, forms of texts, and what names a file or folder.
-_BOUNDS = {
-    **dict.fromkeys(("rows", "dimension", "queries"), (1, 2**63)),
-    **dict.fromkeys(("count", "clients"), (1, 2**31)),
-    **dict.fromkeys(("recall", "target_recall"), (0, 1)),
-    **dict.fromkeys(("qps", "qps_low", "qps_high", "p99"), (0, 1e100)),
-    "bytes": (0, 2**63),
+def _between(least: float, most: float) -> tuple[str, Callable[[Any], Any]]:
+    return f"from {least:g} to {most:g}", lambda value: least <= value <= most
+
+
+# By the names of fields: what a value must be, in words, and whether it is.
+_MUST_BE: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    **dict.fromkeys(("rows", "dimension", "queries"), _between(1, 2**63)),
+    **dict.fromkeys(("count", "clients"), _between(1, 2**31)),
+    **dict.fromkeys(("recall", "target_recall"), _between(0, 1)),
+    **dict.fromkeys(("qps", "qps_low", "qps_high", "p99"), _between(0, 1e100)),
+    "bytes": _between(0, 2**63),
+    "sha256": ("64 hexadecimal digits", re.compile(r"[0-9a-f]{64}").fullmatch),
+    "fingerprint": ("16 hexadecimal digits", re.compile(r"[0-9a-f]{16}").fullmatch),
+    "commit": ("a commit of git", re.compile(r"([0-9a-f]{40}([0-9a-f]{24})?(-changed)?)?").fullmatch),
+    "title": ("a title", len),
 }
-_FORMS = {
-    "sha256": (re.compile(r"[0-9a-f]{64}"), "64 hexadecimal digits"),
-    "fingerprint": (re.compile(r"[0-9a-f]{16}"), "16 hexadecimal digits"),
-    "commit": (re.compile(r"([0-9a-f]{40}([0-9a-f]{24})?(-changed)?)?"), "a commit of git"),
-    "title": (re.compile(r".+"), "a title"),
-}
-_NAMES = ("experiment", "dataset")
+_NAMES = ("experiment", "dataset", "filters")  # they name files or folders
+_PARTS = {"datasets": BundledDataset, "files": BundledFile}
 
 
 def _manifest(content: Any) -> Manifest:
@@ -174,12 +177,15 @@ def _manifest(content: Any) -> Manifest:
         raise UserError(
             f"its format is {shown(number)}, and this release reads {FORMAT}: use a newer release"
         )
-    found["datasets"] = _named("datasets", found.get("datasets", {}), _dataset)
-    found["files"] = _named("files", found.get("files", {}), _file)
+    for name, kind in _PARTS.items():
+        parts = found.get(name, {})
+        if not isinstance(parts, dict):
+            raise UserError(f"its '{name}' is {shown(repr(parts))}, and no object")
+        found[name] = {key: _part(f"{name}: '{shown(key)}'", kind, one, key) for key, one in parts.items()}
     claims = found.get("claims", [])
     if not isinstance(claims, list):
         raise UserError(f"its 'claims' is {shown(repr(claims))}, and no list")
-    found["claims"] = [_part(f"claim {i}", _claim, one) for i, one in enumerate(claims, 1)]
+    found["claims"] = [_part(f"claim {i}", ClaimedPoint, one) for i, one in enumerate(claims, 1)]
     if len(found["files"]) > MOST_FILES:
         raise UserError(f"it lists {len(found['files']):,} files; the most that are read is {MOST_FILES:,}")
     manifest = _made(Manifest, found)
@@ -187,8 +193,6 @@ def _manifest(content: Any) -> Manifest:
         raise UserError(
             f"its division is '{shown(manifest.division)}': {closest(manifest.division, DIVISIONS)}"
         )
-    for line in manifest.left_out:
-        _check_text("left_out", line)
     try:
         is_utc = datetime.fromisoformat(manifest.made).utcoffset() == timedelta(0)
     except ValueError:
@@ -200,35 +204,14 @@ def _manifest(content: Any) -> Manifest:
     return manifest
 
 
-def _dataset(name: str, content: Any) -> BundledDataset:
-    dataset = _made(BundledDataset, content)
-    for value in (name, *dataset.filters):
-        _check_name("name" if value is name else "filters", value)
-    return dataset
-
-
-def _claim(content: Any) -> ClaimedPoint:
-    claim = _made(ClaimedPoint, content)
-    checked_path(claim.file)
-    return claim
-
-
-def _file(name: str, content: Any) -> BundledFile:
-    if checked_path(name) == MANIFEST:
-        raise UserError("the manifest cannot list itself")
-    return _made(BundledFile, content)
-
-
-def _named(name: str, content: Any, make: Callable[[str, Any], Entry]) -> dict[str, Entry]:
-    """Make the entries of an object; UserError names the one that is wrong."""
-    if not isinstance(content, dict):
-        raise UserError(f"its '{name}' is {shown(repr(content))}, and no object")
-    return {key: _part(f"{name}: '{shown(key)}'", make, key, one) for key, one in content.items()}
-
-
-def _part(where: str, make: Callable[..., Entry], *content: Any) -> Entry:
+def _part(where: str, kind: type[Entry], content: Any, key: str = "") -> Entry:
+    """Make a part of it, which may have a key; UserError names the part."""
     try:
-        return make(*content)
+        if kind is BundledFile and checked_path(key) == MANIFEST:
+            raise UserError("the manifest cannot list itself")
+        if kind is BundledDataset:
+            _check_name("name", key)
+        return _made(kind, content)
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
 
@@ -248,17 +231,16 @@ def _made(kind: type[Entry], content: Any) -> Entry:
     except TypeError as error:
         raise UserError(str(error)) from None
     for name, value in content.items():
-        if isinstance(value, str):
-            _check_text(name, value)
-            form, text = _FORMS.get(name, (None, ""))
-            if form is not None and not form.fullmatch(value):
-                raise UserError(f"its '{name}' is '{shown(value)}', not {text}")
-        if name in _NAMES and value is not None:
-            _check_name(name, value)
-        if name in _BOUNDS and value is not None:
-            least, most = _BOUNDS[name]
-            if not least <= value <= most:
-                raise UserError(f"its '{name}' is {shown(value)}, and not from {least:g} to {most:g}")
+        if isinstance(value, str) or name in ("filters", "left_out"):
+            for text in [value] if isinstance(value, str) else value:
+                _check_text(name, text)
+                if name in _NAMES:
+                    _check_name(name, text)
+        if name == "file":
+            checked_path(value)
+        words, is_so = _MUST_BE.get(name, ("", None))
+        if is_so is not None and value is not None and not is_so(value):
+            raise UserError(f"its '{name}' must be {words}, not {shown(repr(value))}")
     return made
 
 
@@ -269,7 +251,6 @@ def _check_text(name: str, text: Any) -> None:
         )
 
 
-def _check_name(name: str, value: Any) -> None:
-    _check_text(name, value)
+def _check_name(name: str, value: str) -> None:
     if problem := name_problem(value, LONGEST_FOLDER):
         raise UserError(f"its '{name}' is '{shown(value)}', which {problem}")

@@ -110,7 +110,7 @@ FORMS_OF_SECRETS = (
 )
 FORMS_OF_PATHS = (
     Rule(PATH, re.compile(f"{PATH_START}{_HOME}{REST}|{_OF_WINDOWS}")),
-    Rule(PATH, re.compile(rf"{PATH_START}/(?:home|Users|root)(?=/[^\s/]){REST}")),
+    Rule(PATH, re.compile(rf"{PATH_START}/(?:home|Users|root)(?=/(?!USER\b|user\b|<)[^\s/]){REST}")),
     Rule(PATH, re.compile(f"{PATH_START}(?:{_PEOPLES_FOLDERS}){PATH_END}{REST}"), is_sought=False),
 )
 FORMS_OF_ADDRESSES = (

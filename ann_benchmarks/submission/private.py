@@ -14,6 +14,7 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -166,8 +167,9 @@ class Private:
             if any(not any(first <= start and end <= last for first, last in spans) for start, end in found):
                 yield rule.kind
 
-    def own_in_bytes(self, content: bytes) -> str | None:
-        """Return the same for bytes without a known structure: only long, distinctive facts count."""
+    def own_in_bytes(self, path: Path) -> str | None:
+        """Return the first kind among a file's bytes: only long, distinctive facts count."""
+        content = path.read_bytes() if self._bytes else b""
         return next((kind for kind, pattern in self._bytes if pattern.search(content)), None)
 
     def _replaced(self, rule: Rule, match: re.Match[str]) -> str:

@@ -1,6 +1,5 @@
 """A bundle checked: every file, every point, what they say together, and what a reviewer reads of it."""
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
@@ -11,11 +10,13 @@ from pathlib import Path
 from ann_benchmarks.common.errors import UserError, one_line
 from ann_benchmarks.common.numbers import counted, size_text
 from ann_benchmarks.results.attributes import version_names
+from ann_benchmarks.results.intervals import interval_text
 
 from ..copies import private_in_file
 from ..manifest import MANIFEST, Manifest
+from ..patterns import IN_WORDS
 from ..private import Private
-from .claims import Recomputed, check_claims, check_report, check_system
+from .claims import check_claims, check_report, check_system
 from .complete import check_complete
 from .conditions import AGAIN, check_age, check_conditions, memory_problems, target_problems
 from .curves import Copies, mixed, out_of_turn, overlapping, repeated, swapped
@@ -48,7 +49,6 @@ TOGETHER: tuple[tuple[str, Callable[[Sequence[CheckedPoint]], Iterable[tuple[str
     ("series", swapped, "give the files their own names"),
 )
 MOST_WARNINGS = 30
-COLUMNS = ("dataset", "series", "clients", "recall", "claimed", "queries/s", "claimed", "p99 (ms)", "claimed")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,6 @@ class CheckedBundle:
     findings: Findings
     manifest: Manifest | None = None
     points: Sequence[CheckedPoint] = ()  # without their arrays
-    claims: Sequence[Recomputed] = ()
     records: Sequence[str] = field(default_factory=list)  # files of workloads that write
     compared_with_data: bool = False
 
@@ -86,13 +85,18 @@ def check_bundle(
             findings.refuse(file, rule, problem, advice)
     check_age(points, manifest, now, findings)
     check_complete(folder, manifest, points, set(files), findings)
-    claims = check_claims(manifest, {point.file: point for point in points}, files, findings)
+    check_claims(manifest, {point.file: point for point in points}, files, findings)
     check_report(folder, files, points, findings)
     check_system(folder, files, points, findings)
     private = Private((), [point.attrs for point in points])
     for file in (MANIFEST, *files):
-        kinds = private_in_file(folder / file, private, manifest.contact, opened_file)
-        facts = (f"has {kind} in it" for kind in kinds)
+        try:
+            found = set(private_in_file(folder / file, private, manifest.contact, opened_file))
+        except UserError as error:
+            if not file.endswith(".hdf5"):  # else the reading of results says why
+                findings.refuse(file, "private", str(error), "leave it out")
+            continue
+        facts = (f"has {IN_WORDS[kind]} {where}" for kind, where in sorted(found))
         findings.refuse_each(file, "private", facts, "replace it, and write the bundle again")
     records = [file for file in files if file.endswith(RECORD)]
     for file in records:  # nothing else of them is checked
@@ -101,7 +105,7 @@ def check_bundle(
                 raise UserError("must be the record of a workload")
         except UserError as error:
             findings.refuse(file, "readable", str(error), "write the bundle again")
-    return CheckedBundle(findings, manifest, points, claims, records, compares_data)
+    return CheckedBundle(findings, manifest, points, records, compares_data)
 
 
 def check_point(
@@ -122,7 +126,7 @@ def check_point(
 
 
 def summary(checked: CheckedBundle) -> Iterator[str]:
-    """Yield what a reviewer reads: who, which machine, versions and data, and each claim recomputed."""
+    """Yield what a reviewer reads: who, which machine, versions, data and claims."""
     manifest = checked.manifest
     if manifest is not None:
         for name, text in _head(checked, manifest):
@@ -133,8 +137,11 @@ def summary(checked: CheckedBundle) -> Iterator[str]:
                 f"{'dataset:':<13}{name}: {dataset.rows:,} rows of {dataset.dimension:,}, {dataset.metric},"
                 f" {dataset.queries:,} queries, fingerprint {dataset.fingerprint}{kinds}"
             )
-        yield ""
-        yield from _table(checked.claims)
+        for claim in manifest.claims:
+            yield (
+                f"{'claim:':<13}{claim.dataset}, {claim.series}: recall {claim.recall:.4f},"
+                f" {claim.qps:.5g} queries/s{interval_text((claim.qps_low, claim.qps_high))}"
+            )
         yield ""
     kinds_of_warnings: dict[tuple[str, str], list[str]] = {}
     for finding in checked.findings.warnings:
@@ -181,26 +188,3 @@ def _head(checked: CheckedBundle, manifest: Manifest) -> Iterator[tuple[str, str
     yield "machine", "; ".join(machines)
     yield "versions", "; ".join(sorted(versions))
     yield "measured", f"{min(days)} to {max(days)}" if days else "nothing"
-
-
-def _table(claims: Iterable[Recomputed]) -> Iterator[str]:
-    """Yield a line for each claim: what its file comes to, and what is claimed."""
-    rows = [COLUMNS]
-    for found in claims:
-        claim = found.claim
-        rows.append((
-            claim.dataset, claim.series, str(claim.clients), f"{found.recall:.4f}", f"{claim.recall:.4f}",
-            f"{found.qps:.5g}", f"{claim.qps:.5g}", _known(found.p99), _known(claim.p99),
-        ))  # fmt: skip
-    if len(rows) == 1:
-        yield "No claims could be recomputed."
-        return
-    widths = [max(len(row[place]) for row in rows) for place in range(len(COLUMNS))]
-    for row in rows:
-        cells = [f"{text:<{width}}" if place < 2 else f"{text:>{width}}"
-                 for place, (text, width) in enumerate(zip(row, widths, strict=True))]  # fmt: skip
-        yield "  ".join(cells).rstrip()
-
-
-def _known(value: float | None) -> str:
-    return "-" if value is None or math.isnan(value) else f"{value:.4g}"

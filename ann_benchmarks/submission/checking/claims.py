@@ -5,7 +5,6 @@ import io
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,23 +33,10 @@ SAME_SHARE = 1e-6
 ADVICE = "write the bundle again"
 
 
-@dataclass(frozen=True)
-class Recomputed:
-    """A claim, and what its file comes to: recall, queries/s with a 95% interval, p99 in ms; nan: unknown."""
-
-    claim: ClaimedPoint
-    recall: float
-    qps: float
-    qps_low: float
-    qps_high: float
-    p99: float
-
-
 def check_claims(
     manifest: Manifest, points: Mapping[str, CheckedPoint], folder_files: Sequence[str], findings: Findings
-) -> list[Recomputed]:
-    """Refuse claims that differ from their files; return the others and these with what they come to."""
-    found = []
+) -> None:
+    """Refuse claims that differ from what their files come to."""
     seen: set[tuple[object, ...]] = set()
     for number, claim in enumerate(manifest.claims, 1):
         point = points.get(claim.file)
@@ -63,20 +49,12 @@ def check_claims(
         if key in seen:
             findings.refuse(MANIFEST, "claims", f"claim {number} is there twice", ADVICE)
         seen.add(key)
-        low, high = mean_interval(run_throughputs(point.attrs))
-        p99 = point.number("latency_p99")
-        recomputed = Recomputed(
-            claim, point.recall, point.qps, low, high, math.nan if p99 is None else 1e3 * p99
-        )
-        for problem in _claim_problems(recomputed, point):
+        for problem in _claim_problems(claim, point):
             findings.refuse(MANIFEST, "claims", f"claim {number}, on {claim.file}: {problem}", ADVICE)
         if point.recall < manifest.target_recall - SAME_SHARE:
-            what = (
-                f"claim {number} is for a recall of {manifest.target_recall:g}, and {claim.file} has"
-                f" {point.recall:.6g}"
-            )
+            target = f"claim {number} is for a recall of {manifest.target_recall:g}"
+            what = f"{target}, and {claim.file} has {point.recall:.6g}"
             findings.refuse(MANIFEST, "recall", what, "claim a point that reaches it")
-        found.append(recomputed)
     curves = {points[claim.file].curve for claim in manifest.claims if claim.file in points}
     for point in points.values():
         if point.recall > manifest.target_recall and not point.is_open and point.curve not in curves:
@@ -85,12 +63,10 @@ def check_claims(
         at_rates = " of a closed loop" * any(point.is_open for point in points.values())
         what = f"nothing is claimed: no point{at_rates} reaches the target recall"
         findings.warn(MANIFEST, "claims", what)
-    return found
 
 
-def _claim_problems(found: Recomputed, point: CheckedPoint) -> Iterator[str]:
+def _claim_problems(claim: ClaimedPoint, point: CheckedPoint) -> Iterator[str]:
     """Yield in what a claim differs from its file."""
-    claim = found.claim
     facts = {
         "dataset": (claim.dataset, point.dataset),
         "count": (claim.count, point.count),
@@ -106,14 +82,17 @@ def _claim_problems(found: Recomputed, point: CheckedPoint) -> Iterator[str]:
             yield f"claims the {name} '{said}', and the file has '{is_there}'"
     # A report of an earlier version claims the recall with the slack of ann-benchmarks.
     if min(abs(claim.recall - point.run.metrics[name]) for name in ("recall", "k-nn")) > SAME_SHARE:
-        yield f"claims a recall of {claim.recall:.6g}, and it is {found.recall:.6g}"
-    for name in ("qps", "qps_low", "qps_high", "p99"):
-        said, value = getattr(claim, name), getattr(found, name)
+        yield f"claims a recall of {claim.recall:.6g}, and it is {point.recall:.6g}"
+    low, high = mean_interval(run_throughputs(point.attrs))
+    known = {"qps": point.qps, "qps_low": low, "qps_high": high}
+    known["p99"] = 1e3 * (point.number("latency_p99") or math.nan)
+    for name, value in known.items():
+        said = getattr(claim, name)
         if said is None:
             continue
         if not math.isfinite(value):
             yield f"claims {name} {said:.6g}, and the file has none"
-        elif abs(said - value) > SAME * max(abs(value), found.qps if name != "p99" else 0.0):
+        elif abs(said - value) > SAME * max(abs(value), point.qps if name != "p99" else 0.0):
             yield f"claims {name} {said:.6g}, and it is {value:.6g}"
 
 

@@ -192,9 +192,9 @@ def _check_curve(
     Points at a recall have searched for their own query arguments, and no others are expected beside them.
     """
     first = curve[0]
-    targets = {point.target for point in curve if "target_parameter" in point.attrs and point.target}
-    searched = [[f"target_recall={target:g}"] for target in targets]
-    are_given = any("target_parameter" not in point.attrs for point in curve)
+    targets = {point.target for point in curve}
+    searched = [[f"target_recall={target:g}"] for target in targets if target is not None]
+    are_given = None in targets
     expected = [
         {
             result_path(first.dataset, first.count, first.folder, json.loads(build) + query).as_posix()

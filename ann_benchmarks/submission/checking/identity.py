@@ -51,14 +51,19 @@ STORED: tuple[tuple[str, Callable[[CheckedPoint], bool], tuple[str, ...]], ...] 
     ("a server", lambda point: "postgres_version" in point.attrs, (
         "server", "load_time", "index_build_time", "index_size", "settings",
     )),
+    ("an external server", lambda point: point.attrs.get("server") == "external", ("server_address",)),
     ("a server here", _is_server_here, ("machine_busy_share", "server_cpu_seconds_per_query")),
     ("rounds", lambda point: "run_rounds" in point.attrs, ("rounds",)),
     ("rounds since format 2", lambda point: "rounds" in point.attrs and "result_format" in point.attrs,
      ("rounds_chain", "rounds_turns")),
-    ("a search for a recall", lambda point: point.target is not None, ("target_parameter", "target_value")),
+    ("a search for a recall", lambda point: "target_recall" in point.attrs,
+     ("target_parameter", "target_value")),
 )  # fmt: skip
 # Of these, what nothing else can have stored.
-TELLING = ("clients", "loop", "active_seconds", "clients_waiting_share", "queries_due", "pgbench_version")
+TELLING = (
+    *("clients", "loop", "active_seconds", "clients_waiting_share", "queries_due"),
+    *("pgbench_version", "server_address"),
+)
 ALTERNATIVES = ("asked_duration", "asked_queries")  # one run ends after a time or after a number, not by both
 
 
@@ -123,7 +128,7 @@ def field_problems(point: CheckedPoint) -> Iterator[str]:
 def _load_problems(point: CheckedPoint) -> Iterator[str]:
     """Yield in what a point was measured under another load than its series says."""
     attrs, series = point.attrs, point.series
-    if point.is_open != series.is_open:
+    if series.clients is not None and attrs.get("loop") != ("open" if series.is_open else "closed"):
         at = "a rate" if series.is_open else "no rate"
         yield f"says loop {attrs.get('loop')}, and its series has {at}"
     if series.is_cold and attrs.get("warmup") != "off":

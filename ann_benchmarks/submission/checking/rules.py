@@ -6,34 +6,11 @@ from dataclasses import dataclass
 from ann_benchmarks.common.errors import one_line
 from ann_benchmarks.common.numbers import counted
 
-# A name in brackets stands in every finding, and heads the rule's paragraph in docs/rules.md.
+# A name in brackets stands in every finding, and in a row of docs/rules.md that says what the rule asks.
 RULES = {
-    "manifest": "manifest.json says what the bundle is, in the form of this release",
-    "paths": "every path stays in the folder, and is a file or a folder",
-    "files": "the files are those of the manifest, unchanged",
-    "readable": "every result can be read within bounds",
-    "dataset": "every result was measured on the dataset that the manifest names",
-    "truth": "the true neighbours can be true",
-    "answers": "every answer can have been given",
-    "timings": "every time can have been measured",
-    "figures": "stored figures follow from the stored answers and times",
-    "attributes": "a result says one thing of itself",
-    "series": "a result lies where its series and its arguments say",
-    "complete": "no point of a curve is left out",
-    "division": "a published division measures published arguments",
-    "mixed": "a curve has one machine, one server, its versions and settings",
-    "duplicate": "a measurement is handed in once",
-    "target": "what was searched for was found: a recall, a latency objective",
-    "recall": "a claim reaches the recall that it claims",
-    "claims": "claims are figures of the files",
-    "clients": "the clients are not the limit of a claim",
-    "tier": "a simulated server had the memory that its name says",
-    "runs": "a claim rests on at least three runs or rounds",
-    "warnings": "nothing disturbed what a claim rests on",
-    "age": "results are recent, and not of the future",
-    "report": "the report's figures are those of the files",
-    "system": "system.json describes the machine of the results",
-    "private": "nothing private is left",
+    *("manifest", "paths", "files", "readable", "dataset", "truth", "answers", "timings", "figures"),
+    *("attributes", "series", "complete", "division", "mixed", "duplicate", "target", "recall", "claims"),
+    *("clients", "tier", "runs", "warnings", "age", "report", "system", "private"),
 }
 LONGEST = 500  # characters of what is wrong, which may quote a file
 MOST_OF_A_RULE = 20  # findings of one rule in one file that are written out

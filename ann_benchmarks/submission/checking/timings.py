@@ -137,6 +137,8 @@ def _cpu_problems(point: CheckedPoint) -> Iterator[str]:
     """Yield where the server would have had to use more CPUs than there are."""
     used, shown = point.number("server_cpu_seconds_per_query"), point.number("best_search_time")
     limit = point.number("tier_cpus") or point.number("cores")
+    if point.number("result_format") and point.number("clients") is not None:
+        yield from _client_cpu_problems(point)
     if used is None or not shown or not limit:
         return
     seconds = shown * len(point.stored.times)
@@ -146,6 +148,17 @@ def _cpu_problems(point: CheckedPoint) -> Iterator[str]:
             f"a query took {used:.3g} s of CPU and there were {1 / shown:.6g} a second, for which"
             f" {needed:.1f} CPUs are needed: there are {limit:.0f}"
         )
+
+
+def _client_cpu_problems(point: CheckedPoint) -> Iterator[str]:
+    """Yield that the CPU time of clients is not that of their share, of the time for which they sent."""
+    cores = point.number("client_cores") or point.number("cores") or 0.0
+    share = (point.number("client_cpu_share") or 0.0) * cores
+    spent = (point.number("client_cpu_seconds_per_query") or 0.0) * (point.number("queries_asked") or 0.0)
+    least, most = (share * (point.number(name) or 0.0) for name in ("active_seconds", "asking_seconds"))
+    if not least * (1 - SAME) <= spent <= most * (1 + SAME):
+        said = f"{least:.3g} to {most:.3g} s"
+        yield f"its clients took {spent:.3g} s of CPU, and by their share (client_cpu_share) {said}"
 
 
 def _clock_problems(point: CheckedPoint) -> Iterator[str]:
