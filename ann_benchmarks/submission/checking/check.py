@@ -31,6 +31,9 @@ from .vectors import RealVectors
 RESTORE = "restore the file, or measure the point again"
 MEASURE = "measure the point again"
 LEAVE_OUT = "leave one of them out"
+FOREIGN = (
+    "has no series, as of an earlier version or of ann-benchmarks, or no seconds of its runs or mark of truth"
+)
 # What each point keeps: the rule, what yields how it is broken, and what to do then.
 POINT_RULES: tuple[tuple[str, Callable[[CheckedPoint], Iterable[str]], str], ...] = (
     ("attributes", contradictions, RESTORE),
@@ -77,6 +80,9 @@ def check_bundle(
         if real is not None:
             real.check_truth(opened.truths)
         for point in opened.points():
+            if point.is_foreign:
+                findings.refuse(point.file, "readable", FOREIGN, MEASURE)
+                continue
             check_point(point, point.file in claimed, findings, real)
             findings.refuse_each(point.file, "duplicate", copies.problems(point), LEAVE_OUT)
             points.append(point.without_arrays())

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.text import from_json
+from ann_benchmarks.common.text import clean_text, from_json
 from ann_benchmarks.common.yaml_file import YamlFile
-from ann_benchmarks.fields.series import Series, stored_series
+from ann_benchmarks.fields.series import Series, series_of, stored_series
 from ann_benchmarks.pricing.prices import PriceList, read_prices
 from ann_benchmarks.results.file import Result, read_more, read_result, truth_mark
 from ann_benchmarks.results.intervals import share_interval
@@ -144,6 +144,11 @@ class CheckedPoint:
             return stored if isinstance(stored, list) else []
         return from_json(stored, list[Any]()) or None
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it lacks what checks rest on, as results of ann-benchmarks and of early versions do."""
+        return stored_series(self.attrs) is None or not {"run_seconds", "truth"} <= self.attrs.keys()
+
     def number(self, name: str) -> float | None:
         """Return an attribute that is a number, else None."""
         value = self.attrs.get(name)
@@ -250,7 +255,7 @@ def _opened_point(bundle: OpenedBundle, file: str) -> CheckedPoint | None:
         what = f"has {count} neighbours a query, and the truth {truth.rows.shape[1]}"
         raise UnjudgedError("dataset", what, REWRITE)
     mark, said = truth_mark(truth.distances[:, :count]), stored.attrs.get("truth")
-    if said != mark or stored.attrs["count"] != count:
+    if said not in (None, mark) or stored.attrs["count"] != count:
         what = f"was measured against {stored.attrs['count']} true neighbours with the mark {said}"
         raise UnjudgedError("dataset", f"{what}, not {mark}", "add the results of this dataset alone")
     raw = {key: value for key, value in stored.attrs.items() if key not in STATED}
@@ -273,13 +278,9 @@ def _read_point(path: Path, queries: int, count: int) -> tuple[StoredPoint, Seri
     if result.neighbors.shape != (queries, count):
         raise UserError(f"has answers {result.neighbors.shape}, and the manifest says {(queries, count)}")
     histogram = read_more(path, *HISTOGRAM) or [np.empty(0)] * 2
-    series = stored_series(result.attrs)
-    if series is None:
-        raise UserError(
-            "has no series, as of an earlier version or of ann-benchmarks, to say how it was measured"
-        )
+    series = series_of(result.attrs, clean_text(path.parent.name))
     for name, what in (("run_seconds", "its runs"), ("best_search_time", "a query")):
-        if not are_seconds(result.attrs.get(name)):
+        if name in result.attrs and not are_seconds(result.attrs[name]):
             raise UserError(f"does not say the seconds of {what} ({name})")
     return StoredPoint(**vars(result), edges=histogram[0], counts=histogram[1], contradictions=twice), series
 
