@@ -92,7 +92,7 @@ def read_bundle(folder: Path) -> SubmittedBundle:
         raise UserError(f"{folder} would be refused: {findings.refused[0]}")
     claimed = {claim.file for claim in opened.manifest.claims}
     points = []
-    for both in found.values():
+    for both in sorted(found.values(), key=lambda both: False not in both):  # warm ones come first
         warm, cold = both.get(False), both.get(True)
         shown = warm or both[True]
         digest = opened.manifest.files[shown.file].sha256
