@@ -106,7 +106,7 @@ def inserting(work: Work, table: Writable) -> None:
         start=0.0,
         seconds=seconds,
         writes={"insert": rate_of([active])},
-        facts=_of_writers(measured.facts),
+        facts=_writer_facts(measured.facts),
     )
 
 
@@ -119,7 +119,7 @@ def _rows(work: Work) -> Iterator[Changes]:
         yield Changes(None, np.zeros(len(vectors), dtype=np.int64), ids, vectors)
 
 
-def _of_writers(facts: dict[str, object]) -> dict[str, object]:
+def _writer_facts(facts: dict[str, object]) -> dict[str, object]:
     """Call what was seen of clients and queries by what they were."""
     words = (("queries", "writes"), ("per_query", "per_write"), ("clients", "writers"), ("client", "writer"))
 
