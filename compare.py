@@ -20,7 +20,7 @@ from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.numbers import read_number
 from ann_benchmarks.comparing.matching import SideBySide, compare
 from ann_benchmarks.comparing.measurements import METRICS
-from ann_benchmarks.comparing.sides import ResultFilter, at_recall, read_side
+from ann_benchmarks.comparing.sides import ResultFilter, estimate_at_recall, read_side
 from ann_benchmarks.comparing.tables import FORMATS, headline, list_runs, render, show_run
 from ann_benchmarks.comparing.verdicts import UNDECIDED, Criteria, conclusion, failures, percent, status
 from ann_benchmarks.results.file import RESULTS_FOLDER
@@ -47,7 +47,7 @@ def main() -> int:
     try:
         a, b = (read_side(names, only) for names in sides)
         if args.at_recall is not None:
-            a, b = (at_recall(side, args.at_recall) for side in (a, b))
+            a, b = (estimate_at_recall(side, args.at_recall) for side in (a, b))
         noise = read_side(args.noise, ResultFilter()) if args.noise else ()
         compared = compare(a, b, noise, args.by, args.paired)
     except UserError as error:

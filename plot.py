@@ -12,6 +12,7 @@ if __name__ == "__main__":  # before the imports, which take seconds on a busy m
     begin()
 
 import argparse
+from dataclasses import fields
 
 from ann_benchmarks.common.cli import file_to_write, limit, number, path, positive_int, run_command
 from ann_benchmarks.common.errors import UserError
@@ -100,18 +101,8 @@ def main() -> None:
         draw_monitoring(args.monitoring, args.output)
         return
     view = View(args.x_axis, args.y_axis, args.x_scale, args.y_scale, args.raw, args.normalise)
-    same = (
-        "dataset",
-        "count",
-        "output",
-        "batch",
-        "recompute",
-        "target_recall",
-        "published",
-        "series",
-        "facet",
-    )
-    options = {name: getattr(args, name) for name in same}
+    names = {field.name for field in fields(PlotRequest)} & vars(args).keys()
+    options = {name: getattr(args, name) for name in names}
     request = PlotRequest(view=view, intervals=not args.no_intervals, **options)
     modes = [name for name in MODES if name and getattr(args, name)]
     if len(modes) > 1:

@@ -116,7 +116,7 @@ def test_no_list_is_empty(kind: str, algorithm: str) -> None:
 def test_too_few_different_rows() -> None:
     rows = np.random.default_rng(5).standard_normal((50, 4))[np.arange(3000) % 50]
     for spherical, what in ((False, "vectors"), (True, "directions")):
-        message = f"^the sample of 3,000 rows has only 50 {what} that float32 .*, lists: 51: give fewer$"
+        message = f"^the sample of 3,000 rows has only 50 different {what}, .* for lists: 51: give fewer$"
         with pytest.raises(ClusteringError, match=message):
             cluster(rows, Settings([51], spherical=spherical), progress=False)
 

@@ -72,7 +72,7 @@ def test_a_tag_that_means_nothing_here_is_one_line(tmp_path, algorithm, said):
 def test_a_tag_does_not_go_with_tiers_nor_with_version(tmp_path):
     words = ("--dataset", "clustered-300-4-euclidean", "--tiers", "64MB:256MB")
     ran = run_program("run.py", "--local", "--algorithm", "pgvector_hnsw:0.6.2", *words, cwd=tmp_path)
-    assert ran.returncode == 1 and "--tiers --local is of the one server" in ran.stderr
+    assert ran.returncode == 1 and "--tiers --local measures the one server" in ran.stderr
     ran = run_program(
         "install.py", "--local", "--algorithm", "pgvector_hnsw:0.6.2", "--version", "0.7", cwd=tmp_path
     )

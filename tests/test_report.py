@@ -205,7 +205,7 @@ def test_an_experiment_asks_for_what_its_results_cannot_show(tmp_path):
     markdown, html = read(tmp_path / "out")
     assert r"## First \| step" in markdown
     assert "No picture of clients: no result was measured with several numbers of clients." in markdown
-    assert "No table of inserts: there is no workload of inserts." in markdown
+    assert "No table of inserts: no result has a workload of inserts." in markdown
     assert "<strong>it</strong>" in html and "<code>code</code>" in html
 
 

@@ -302,7 +302,7 @@ def test_the_first_and_the_last_of_several_races_have_more_of_a_budget() -> None
         (["--until", "5"], "give a percentage"),
         (["--budget", "20"], "give such as 90s"),
         (["--rounds", "3", "--build-only"], "--build-only"),
-        (["--until", "5%", "--clients", "1", "--rate", "10"], "--rate gives"),
+        (["--until", "5%", "--clients", "1", "--rate", "10"], "--rate fixes"),
         (["--rounds", "3", "--clients", "1", "--slo", "p99:5ms"], "--slo"),
     ],
 )

@@ -264,8 +264,8 @@ class ClusteringTask:
     def _too_alike(self, distinguished: int) -> ClusteringError:
         what = "directions" if self.settings.spherical else "vectors"
         return ClusteringError(
-            f"the sample of {self.count:,} rows has only {distinguished:,} {what} that float32 products "
-            f"distinguish, lists: {self._k:,}: give fewer"
+            f"the sample of {self.count:,} rows has only {distinguished:,} different {what}, "
+            f"as far as float32 can tell, for lists: {self._k:,}: give fewer"
         )
 
     @property

@@ -93,7 +93,7 @@ def compare(
     in_blocks = are_in_blocks(a, b)
     compared = {metric: compare_metric(metric, pairs, noise, paired) for metric in METRICS}
     if in_blocks:
-        compared = {name: found and _in_blocks(name, found) for name, found in compared.items()}
+        compared = {name: found and _judge_blocks(name, found) for name, found in compared.items()}
     return SideBySide(
         pairs,
         ["/".join(key) for key in of_a if key not in of_b],
@@ -157,7 +157,7 @@ def compare_metric(
                 continue
             seen.add(values)
         found.append(pair)
-        if metric == "qps" and (in_rounds := _by_rounds([pair])) is not None:
+        if metric == "qps" and (in_rounds := _compare_rounds([pair])) is not None:
             differences.append(in_rounds)
         elif is_paired:
             differences.append(paired_difference(*_in_turn(metric, pair)))
@@ -173,7 +173,7 @@ def compare_metric(
     if means and (max(map(len, means)) > 1 or of_mean):
         of_repetitions = paired_difference(*means) if is_paired else difference(*means, of_mean)
     if metric == "qps" and of_repetitions is None:
-        of_repetitions = _by_rounds(found)
+        of_repetitions = _compare_rounds(found)
     if of_repetitions is not None:
         of_repetitions = with_doubt(of_repetitions, max(doubts))
     mean = together(differences, of_repetitions)
@@ -186,7 +186,7 @@ def _doubt(pair: PointPair) -> float:
     return math.hypot(recall_doubt(a, b), a.doubt, b.doubt) if a is not None and b is not None else 0.0
 
 
-def _in_blocks(metric: str, found: Compared) -> Compared:
+def _judge_blocks(metric: str, found: Compared) -> Compared:
     """Judge by what was measured in blocks: nothing shows how far the machine's speed has drifted."""
 
     def judged(one: Difference) -> Difference:
@@ -196,7 +196,7 @@ def _in_blocks(metric: str, found: Compared) -> Compared:
     return replace(found, points=[(pair, judged(one)) for pair, one in found.points], mean=judged(found.mean))
 
 
-def _by_rounds(pairs: Sequence[PointPair]) -> Difference | None:
+def _compare_rounds(pairs: Sequence[PointPair]) -> Difference | None:
     """Compare the throughputs of points that were measured in the same rounds; None where they were not.
 
     Of several points, each round counts once with their geometric mean: what slows one slows the others.

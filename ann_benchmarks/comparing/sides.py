@@ -199,7 +199,7 @@ def estimates(metric: str, points: Iterable[MeasuredPoint]) -> list[Estimate]:
     return [found for point in points if (found := point.estimate(metric)) is not None]
 
 
-def at_recall(side: Sequence[MeasuredPoint], recall: float) -> list[MeasuredPoint]:
+def estimate_at_recall(side: Sequence[MeasuredPoint], recall: float) -> list[MeasuredPoint]:
     """Return each series' repetitions as they are at a recall; UserError where no series reaches it.
 
     The throughput is taken between the points next to that recall, which all repetitions choose together. All
@@ -222,7 +222,7 @@ def at_recall(side: Sequence[MeasuredPoint], recall: float) -> list[MeasuredPoin
 def _repetitions(points: Sequence[Sequence[MeasuredPoint]], stands: Standing) -> list[MeasuredPoint]:
     """Return the nearest point of each repetition, with the throughput at the recall."""
     levels = [{point.source: point.speed.level for point in one} for one in points]
-    means = [fmean(of_point.values()) for of_point in levels]
+    means = [fmean(level.values()) for level in levels]
     found = []
     for point in points[stands.chosen[0]]:
         level = stands.shift + math.fsum(

@@ -1,4 +1,4 @@
-"""The clients of a load: threads or forks for a plug-in that is no database, or the plug-in's own."""
+"""The clients of a load: threads or forks for a plug-in that is not a database, or the plug-in's own."""
 
 import gc
 import os
@@ -150,8 +150,8 @@ class ProcessClients(LocalClients):
     def __init__(self, query: Query, queries: Any, count: int, clients: int) -> None:
         """Start them; `queries` has one query a row."""
         super().__init__(clients)
-        # All forks share one open file and so its position, which the kernel moves with each read: a record
-        # that one has read is read by no other.
+        # All forks share one open file and so its position, which the kernel moves with each read: each
+        # record is read once.
         self._arrivals = tempfile.TemporaryFile(prefix="ann-arrivals-")  # noqa: SIM115
         self._pipes: list[pipes.Connection[Any, Any]] = []
         self._processes: list[int] = []

@@ -25,7 +25,7 @@ LEAST_LEAD_IN = 0.5  # s
 MOST_LEAD_IN = 120.0
 SERVICES = 10.0  # answers of each client that a lead-in lasts at least
 HEAVIEST = 0.97  # utilisation that is assumed at most: what is served is known to a few percent only
-OVERLOADED = 1.2  # from here on there is no steady state to wait for
+OVERLOADED = 1.2  # the queue grows from here on: there is nothing steady to wait for
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 

@@ -69,7 +69,7 @@ def named_legend(owner: Axes | Figure, handles: Sequence[Artist], names: Sequenc
 
 
 def add_text(axes: Axes, text: str, at: tuple[float, float], away: tuple[float, float], **how: Any) -> None:
-    """Write text so many points away from a place in shares of the axes."""
+    """Write text at a place, in shares of the axes, moved by a number of points."""
     how = {"xycoords": "axes fraction", "parse_math": False, **how}
     axes.annotate(text, at, xytext=away, textcoords="offset points", **how)
 

@@ -233,11 +233,11 @@ def monitored_results(runs: Iterable[Run], target: float) -> list[Run]:
 
 
 def result_file(run: Run) -> Path:
-    """Return the file that a result was read from; UserError if it is no longer there."""
+    """Return the file that a result was read from; UserError if it has gone."""
     plain = run.series.without("environment").label
     for path in iter_result_paths(run.dataset, run.count):
         if path.parent.name.partition(BESIDE)[0].removesuffix("-batch") == plain:
             attrs = read_attributes(path)
             if all(attrs.get(name) == run.attrs.get(name) for name in ("name", "started_at", "series")):
                 return path
-    raise UserError(f"the result file of {run.algorithm}, {run.parameters}, is no longer there")
+    raise UserError(f"the result file of {run.algorithm}, {run.parameters}, has gone: measure it again")

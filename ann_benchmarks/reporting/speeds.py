@@ -47,7 +47,7 @@ def frontier_picture(
     """Draw the best of each curve in two metrics."""
     for name in (x, y):
         if name not in all_metrics:
-            raise UserError(f"there is no metric '{name}': choose from {', '.join(all_metrics)}")
+            raise UserError(f"unknown metric '{name}': choose from {', '.join(all_metrics)}")
     series = points_by_algorithm(shown.runs, x, y, shown.target)
     if not series:
         raise UserError(f"nothing to plot: no result has both {x} and {y}")

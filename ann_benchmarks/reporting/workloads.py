@@ -151,7 +151,7 @@ def insert_table(shown: Shown) -> list[Block]:
     """Return inserts a second by the number of writers, and as multiples of those with the fewest."""
     found = insert_rates(shown.records)
     if not found:
-        raise UserError("there is no workload of inserts")
+        raise UserError("no result has a workload of inserts")
     fewest: dict[tuple[str, str], Rate] = {}
     for record, rate in found:
         fewest.setdefault(place(record), rate)
@@ -185,7 +185,7 @@ def write_tables(shown: Shown) -> list[Block]:
     """Return for each workload of writes what happened in each of its phases."""
     records = [record for record in shown.records if record.workload == "writes"]
     if not records:
-        raise UserError("there is no workload of writes")
+        raise UserError("no result has a workload of writes")
     return [write_table(record) for record in sorted(records, key=lambda r: (r.dataset, r.algo))]
 
 
@@ -256,7 +256,7 @@ def insert_picture(shown: Shown) -> list[Block]:
         for key, group in groupby(insert_rates(shown.records), lambda item: place(item[0]))
     }
     if not series:
-        raise UserError("there is no workload of inserts")
+        raise UserError("no result has a workload of inserts")
     return line_picture(shown, "inserts", series, ("Writers", "Inserts per second (1/s)"))
 
 
@@ -269,7 +269,7 @@ def write_picture(shown: Shown) -> list[Block]:
     """Draw what happened over time while queries and writes ran side by side."""
     records = [record for record in shown.records if record.workload == "writes" and record.windows]
     if not records:
-        raise UserError("there is no workload of writes")
+        raise UserError("no result has a workload of writes")
     blocks: list[Block] = []
     records = sorted(records, key=lambda record: (record.dataset, record.rate or 0, record.algo))
     for number, first in enumerate(range(0, len(records), SIDE_BY_SIDE)):

@@ -32,7 +32,7 @@ SERVERS = ("--shards", "--pooler", "--replicas")
 
 
 class Exclusion(NamedTuple):
-    """Any of some options cannot be combined with any of the others, but beside the one of `unless`."""
+    """None of some options can be combined with any of the others, except where `unless` is given too."""
 
     options: Sequence[str]
     others: Sequence[str]
@@ -41,7 +41,7 @@ class Exclusion(NamedTuple):
 
 
 class Need(NamedTuple):
-    """Any of some options needs another one, `unless` there is a further one."""
+    """Each of some options needs another one, except where `unless` is given."""
 
     options: Sequence[str]
     needed: str
@@ -51,9 +51,9 @@ class Need(NamedTuple):
 
 
 EXCLUSIONS = (
-    Exclusion(["--memory", "--cpuset", "--storage"], ["--local"], "it is of containers"),
-    Exclusion(["--setting"], ["--tiers"], "tiers set servers up"),
-    Exclusion(["--memory", "--cpuset"], ["--tiers"], "tiers set it"),
+    Exclusion(["--memory", "--cpuset", "--storage"], ["--local"], "it is for containers"),
+    Exclusion(["--setting"], ["--tiers"], "tiers choose the settings"),
+    Exclusion(["--memory", "--cpuset"], ["--tiers"], "tiers choose it"),
     Exclusion(["--tiers"], ["--parallelism"], "tiers are measured one after the other"),
     Exclusion(["--tiers", "--target-recall", "--clients"], ["--build-only"], "nothing is measured"),
     Exclusion(["--batch"], ["--parallelism"], "a batch needs all cores", "--build-only"),
@@ -82,18 +82,18 @@ EXCLUSIONS = (
     Exclusion(SERVERS, ["--scheduler"], ELSEWHERE),
     Exclusion(ROUNDS, ["--build-only", "--workload", "--slo"], "rounds measure at a given load"),
     Exclusion(ROUNDS, ["--parallelism"], "one point is measured at a time"),
-    Exclusion(["--until"], ["--rate"], "it is of the throughput, which --rate gives"),
+    Exclusion(["--until"], ["--rate"], "it says how surely the throughput is known, which --rate fixes"),
     Exclusion(
         ["--max-queries", "--rate", "--slo", "--scheduler", "--debug-single-query", "--warmup", "--batch"],
         ["--workload"],
-        "it is of queries alone",
+        "it is for queries only",
     ),
     Exclusion(["--workload"], ["--build-only"], "it builds a table of its own when it is measured"),
     Exclusion(["--workload", "--clients"], ["--parallelism"], "it needs all cores"),
     Exclusion(
         ["--clients", "--write-rate", "--write-mix", "--query-order", "--distinct-queries"],
         ["--workload inserts"],
-        "it is of --workload writes",
+        "it is for --workload writes",
     ),
     Exclusion(["--clients", "--warmup", "--target-recall"], ["--batch"], "a batch is measured as a whole"),
     Exclusion(["--max-queries"], ["--duration"], "each ends a run"),
@@ -103,14 +103,14 @@ EXCLUSIONS = (
     Exclusion(["--query-order", "--distinct-queries"], ["--debug-single-query"], "that asks one query alone"),
 )
 NEEDS = (
-    Need(["--tier-method", "--restart-command"], "--tiers", "is of simulated servers"),
+    Need(["--tier-method", "--restart-command"], "--tiers", "is for simulated servers"),
     Need(["--tier-method", "--restart-command"], "--local", "is for servers outside of containers"),
     Need(["--scheduler"], "--local", "needs a server that other machines reach, which no container is"),
     Need(["--post-filter"], "--filter", "says how filtered queries are answered"),
     Need(["--shard-engine"], "--shards", "says what asks the shards", "N"),
     Need(["--shard-probes"], "--shards", "says how many shards a query asks", "N"),
-    Need(["--shard-probes"], f"--shard-engine {ROUTED}", f"is of the engine {ROUTED}"),
-    Need(["--pool-size"], "--pooler", "is of the connections that clients share", "NAME"),
+    Need(["--shard-probes"], f"--shard-engine {ROUTED}", f"is for the engine {ROUTED}"),
+    Need(["--pool-size"], "--pooler", "counts the connections that clients share", "NAME"),
     Need(SERVERS, "--local", "starts servers or programs on this machine"),
     Need(["--replicas"], "--clients", "needs clients for several servers", "32"),
     Need(PARTS_OF_WORKLOAD, "--workload", "says how a workload writes"),
@@ -120,16 +120,16 @@ NEEDS = (
 )
 
 
+_DEFAULTS = {option_name(each.name): each.default for each in fields(CommandLine)}
+
+
 def is_given(request: Request, option: str) -> bool:
-    """Whether an option is given, or one of its values; what is as without it is not."""
+    """Whether an option is given, or a value of it; servers of which there are to be none are not."""
     name, _, value = option.partition(" ")
     given = getattr(request, name.removeprefix("--").replace("-", "_"))
     if value:
         return value in map(str, given if isinstance(given, tuple) else [given])
-    return given not in (_DEFAULTS[name], (0,), (NONE,))
-
-
-_DEFAULTS = {option_name(each.name): each.default for each in fields(CommandLine)}
+    return given != _DEFAULTS[name] and not (name in SERVERS and set(given) <= {0, NONE})
 
 
 def check_request(request: Request) -> None:
@@ -204,10 +204,10 @@ def _problems_of_servers(request: Request) -> Iterator[str]:
 
 def _problems_of_places(request: Request) -> Iterator[str]:
     if request.local and ":" in (request.docker_tag or ""):
-        yield "--docker-tag is of images: leave its tag out, or leave --local out"
+        yield "--docker-tag names images: leave its tag out, or leave --local out"
     has_tags = any(tag for _, tag in named_algorithms(request.algorithm))
     if request.local and request.tiers is not None and has_tags:
-        yield "--tiers --local is of the one server that is here: leave the tag out, or leave --local out"
+        yield "--tiers --local measures the one server of this machine: leave out the tag, or --local"
     clients, most = request.most_clients, most_processes()
     if clients > most and not request.scheduler:
         yield f"{clients:,} clients are as many processes or threads; this machine allows {most:,}"

@@ -87,7 +87,7 @@ def _known(what: str, *names: str) -> Callable[[str], Any]:
 
     def read(text: str) -> str:
         if text not in names:
-            raise UserError(f"there is no {what} '{shown(text)}'; {closest(text, names)}")
+            raise UserError(f"unknown {what} '{shown(text)}'; {closest(text, names)}")
         return text
 
     return each_of(read)
