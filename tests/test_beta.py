@@ -2,7 +2,7 @@
 
 import pytest
 
-from ann_benchmarks.common.distributions import beta_quantile, incomplete_beta
+from ann_benchmarks.statistics.distributions import beta_quantile, incomplete_beta
 
 
 @pytest.mark.parametrize("share", [0.025, 0.5, 0.975])

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from ann_benchmarks.results.intervals import mean_interval, runs_disagree, share_interval
+from ann_benchmarks.statistics.intervals import mean_interval, runs_disagree, share_interval
 
 REPETITIONS = 2000
 

@@ -7,17 +7,17 @@ from statistics import fmean, variance
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.fields.rows import FIELDS
-from ann_benchmarks.results.contest import FEWEST_ROUNDS, recall_doubt
-from ann_benchmarks.results.judging import (
+from ann_benchmarks.statistics.contests import FEWEST_ROUNDS, recall_doubt
+from ann_benchmarks.statistics.differences import (
     Difference,
     Estimate,
     Noise,
-    adjusted,
+    add_doubt,
+    adjust,
     difference,
     difference_of_pairs,
+    mean_difference,
     paired_difference,
-    together,
-    with_doubt,
 )
 
 from .measurements import METRICS, Key, MeasuredPoint, are_in_blocks
@@ -166,8 +166,8 @@ def compare_metric(
     if not found:
         return None
     doubts = [_doubt(pair) if metric == "qps" else 0.0 for pair in found]
-    differences = [with_doubt(d, doubt) for d, doubt in zip(differences, doubts, strict=True)]
-    differences = adjusted(differences)
+    differences = [add_doubt(d, doubt) for d, doubt in zip(differences, doubts, strict=True)]
+    differences = adjust(differences)
     means = None if per_index else _means(metric, found)
     of_repetitions = None
     if means and (max(map(len, means)) > 1 or of_mean):
@@ -175,8 +175,8 @@ def compare_metric(
     if metric == "qps" and of_repetitions is None:
         of_repetitions = _by_rounds(found)
     if of_repetitions is not None:
-        of_repetitions = with_doubt(of_repetitions, max(doubts))
-    mean = together(differences, of_repetitions)
+        of_repetitions = add_doubt(of_repetitions, max(doubts))
+    mean = mean_difference(differences, of_repetitions)
     return Compared(list(zip(found, differences, strict=True)), mean, max(doubts))
 
 

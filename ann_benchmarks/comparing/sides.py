@@ -13,12 +13,12 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError, closest
 from ann_benchmarks.common.names import matching
 from ann_benchmarks.fields.series import BESIDE
-from ann_benchmarks.results.equal_recall import Standing, standing
 from ann_benchmarks.results.file import RESULTS_FOLDER, read_attributes, read_more
-from ann_benchmarks.results.judging import Estimate
-from ann_benchmarks.results.percentiles import QUERIES
 from ann_benchmarks.results.records import SUFFIX, Rate, Record, read_record
 from ann_benchmarks.results.runs import skipped
+from ann_benchmarks.statistics.differences import Estimate
+from ann_benchmarks.statistics.percentiles import QUERIES
+from ann_benchmarks.statistics.speeds import Standing, find_standing
 
 from .measurements import QUICK, QUICK_SHARE, Key, MeasuredPoint
 
@@ -212,7 +212,7 @@ def at_recall(side: Sequence[MeasuredPoint], recall: float) -> list[MeasuredPoin
     found = []
     for key, points in series.items():
         speeds = [replace(one[0].speed, rates=[r for m in one for r in m.speed.rates]) for one in points]
-        if stands := standing(speeds, recall):
+        if stands := find_standing(speeds, recall):
             found += [replace(point, key=(*key, "")) for point in _repetitions(points, stands)]
     if not found:
         raise UserError(f"no point reaches a recall of {recall:g}: {side[0].path.parent} and others")

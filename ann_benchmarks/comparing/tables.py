@@ -11,7 +11,7 @@ from typing import Any
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import counted, figure_text, size_text
 from ann_benchmarks.common.text import clean_lines, clean_text
-from ann_benchmarks.results.judging import Difference
+from ann_benchmarks.statistics.differences import Difference
 
 from .matching import PointPair, SideBySide
 from .measurements import METRICS, MeasuredPoint, properties

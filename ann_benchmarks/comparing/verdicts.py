@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ann_benchmarks.common.numbers import counted
-from ann_benchmarks.results.intervals import Interval
-from ann_benchmarks.results.judging import HIGHER, LOWER, MANY, NOISY, Difference
+from ann_benchmarks.statistics.differences import HIGHER, LOWER, MANY, NOISY, Difference
+from ann_benchmarks.statistics.intervals import Interval
 
 from .matching import PointPair, SideBySide
 from .measurements import MACHINE, METRICS, MeasuredPoint, properties, property_names

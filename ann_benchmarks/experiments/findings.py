@@ -11,17 +11,17 @@ from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.reporting.content import Finding
 from ann_benchmarks.results.at_recall import (
     AtRecall,
-    as_it_is,
     indexes_at_recall,
     is_known,
     ratio_of_throughputs,
+    uninterpolated,
 )
-from ann_benchmarks.results.contest import Ratio, ratio_once
-from ann_benchmarks.results.judging import ERROR_RATE
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.records import Rate, Record
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.results.speeds import ROUNDING
+from ann_benchmarks.statistics.contests import Ratio, ratio_once
+from ann_benchmarks.statistics.differences import ERROR_RATE
+from ann_benchmarks.statistics.speeds import ROUNDING
 
 from .schema import Claim
 
@@ -171,7 +171,7 @@ def best(claim: Claim, selection: Mapping[str, Any], points: Sequence[StepPoint]
     runs = [point.outcome for point in chosen if isinstance(point.outcome, Run)]
     records = [point.outcome for point in chosen if isinstance(point.outcome, Record)]
     if claim.at_recall is None:
-        standings = [as_it_is(run) for run in runs if is_known(run)]
+        standings = [uninterpolated(run) for run in runs if is_known(run)]
     else:
         standings = [at for at, _ in indexes_at_recall(runs, claim.at_recall)]
         records = [record for record in records if workload_may_reach(record, claim.at_recall)]

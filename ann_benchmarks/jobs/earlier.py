@@ -15,8 +15,8 @@ from ann_benchmarks.results.file import (
     read_attributes,
     result_path,
 )
+from ann_benchmarks.results.measurement import OVERSTATED
 from ann_benchmarks.results.records import read_record
-from ann_benchmarks.results.speeds import OVERSTATED
 
 from .procedure import Procedure
 

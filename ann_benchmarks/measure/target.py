@@ -11,7 +11,7 @@ from ann_benchmarks.jobs.earlier import value_found_before
 from ann_benchmarks.load.search import ROUNDING, overstatement, smallest_reaching
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.plugin import SearchedArgument
-from ann_benchmarks.results.speeds import OVERSTATED
+from ann_benchmarks.results.measurement import OVERSTATED
 from ann_benchmarks.results.warnings import Remark
 
 from .timed import Subject

@@ -8,8 +8,8 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import UNKNOWN, figure_text, plain_number
 from ann_benchmarks.published import Published, PublishedTable, Row, published
 from ann_benchmarks.published.selecting import Selection, curve_name, rows_where, select
-from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics
+from ann_benchmarks.statistics.intervals import interval_text
 from ann_benchmarks.views.points import Point, ordered, over_first
 from ann_benchmarks.views.tiers import TierLine, relative_lines
 

@@ -4,9 +4,15 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .intervals import FEWEST_RUNS
-from .percentiles import QUERIES, WORTH, is_shown, least_relaxations, least_worth
-from .worth import MANY_RUNS
+from ann_benchmarks.statistics.intervals import FEWEST_RUNS
+from ann_benchmarks.statistics.percentiles import (
+    EFFECTIVE_SIZE,
+    MANY_RUNS,
+    QUERIES,
+    is_shown,
+    least_relaxations,
+    least_size,
+)
 
 AMPLE = 1.1  # times what is needed: a run ends with its last query, not on the second
 FEWEST_OF_ADVICE = 5  # runs: of fewer, what they are worth varies by several times from point to point
@@ -46,11 +52,11 @@ def length_remark(facts: Mapping[str, Any]) -> str:
 
 def _missing(facts: Mapping[str, Any]) -> tuple[str, float]:
     """Return the rarest percentile without an interval, and how many times as much has to be measured."""
-    worth = facts.get(WORTH)
+    worth = facts.get(EFFECTIVE_SIZE)
     if worth:
         for name in reversed(JUDGED):
-            if is_shown(name, facts.get(QUERIES, 0)) and worth < least_worth(name):
-                return name, least_worth(name) / worth
+            if is_shown(name, facts.get(QUERIES, 0)) and worth < least_size(name):
+                return name, least_size(name) / worth
     return "", 0.0
 
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ann_benchmarks.common.numbers import KIB, figure_text, share_text, size_text
+from ann_benchmarks.statistics.intervals import fifth_percentile
+from ann_benchmarks.statistics.percentiles import PERCENTILES
 
-from .measurement import Measurement, best_throughput, throughput
-from .percentiles import PERCENTILES
-from .recall import RECALL_SLACK, completeness_of_each, fifth_percentile, recall
+from .measurement import RECALL_SLACK, Measurement, best_throughput, completeness_of_each, recall, throughput
 
 HIGHER, LOWER = True, False  # the better values
 QPS_AT_RECALL = "qpsatrecall"

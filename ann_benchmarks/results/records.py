@@ -18,11 +18,11 @@ from ann_benchmarks.common.files import atomic_path
 from ann_benchmarks.common.names import LONGEST_FOLDER
 from ann_benchmarks.common.text import DAMAGE, is_number, plain, reason_of
 from ann_benchmarks.fields.series import WRITES, Series, series_of
+from ann_benchmarks.statistics.differences import Estimate, estimate_of_rate
+from ann_benchmarks.statistics.percentiles import is_shown
 
 from .file import RESULTS_FOLDER
-from .judging import Estimate, estimate_of_rate
 from .kinds import OURS, checked_attributes, made_of
-from .percentiles import is_shown
 
 SUFFIX = ".workload.json"
 FORM = 1  # of the files: another one is not read

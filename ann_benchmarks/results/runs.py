@@ -16,17 +16,15 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.common.text import DAMAGE, clean_text
 from ann_benchmarks.fields.series import Series, series_from, series_of
+from ann_benchmarks.statistics.intervals import FEWEST_RUNS, Interval, fifth_interval, share_interval
+from ann_benchmarks.statistics.percentiles import PERCENTILES, QUERIES
 
 from .cache import MetricsCache, each
 from .environment import environment_names, environment_of
 from .file import TRUTH_ATTRIBUTE, UNUSABLE, Result, Stamp, file_stamp, is_settled, read_result
-from .intervals import FEWEST_RUNS, Interval, share_interval
 from .kinds import checked_attributes
-from .measurement import Measurement, number_of
+from .measurement import COUNTS, PARTS, Measurement, number_of, recall_counts, recall_parts
 from .metrics import FIFTH, KNN, RECALL, all_metrics, compute_all, standard_metrics
-from .percentiles import PERCENTILES, QUERIES
-from .recall import COUNTS, fifth_interval, recall_counts
-from .speeds import PARTS, recall_parts
 from .truth import Truth, TruthError, Truths, filter_of
 
 FEWEST_FILES = 16  # for which a process is worth being started

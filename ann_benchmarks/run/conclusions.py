@@ -6,10 +6,11 @@ from ann_benchmarks.common.numbers import three_digits
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import PointDone
 from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.results.contest import Ratio, contest
 from ann_benchmarks.results.file import read_attributes
-from ann_benchmarks.results.judging import ERROR_RATE
-from ann_benchmarks.results.speeds import Speed, speed_of
+from ann_benchmarks.results.measurement import speed_of
+from ann_benchmarks.statistics.contests import Ratio, contest
+from ann_benchmarks.statistics.differences import ERROR_RATE
+from ann_benchmarks.statistics.speeds import Speed
 
 
 def conclusions(jobs: Sequence[Job], done: Sequence[PointDone]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from tqdm import tqdm
 from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.common.text import say
 from ann_benchmarks.jobs.rounds import Rounds
-from ann_benchmarks.results.contest import FEWEST_ROUNDS
+from ann_benchmarks.statistics.contests import FEWEST_ROUNDS
 
 LINE_SECONDS = 10.0  # between two lines, where there is no terminal
 

@@ -16,7 +16,7 @@ from ann_benchmarks.jobs.events import Failure, Finished, PointDone, TurnDone
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, shares_of_budget
 from ann_benchmarks.measure.rounds import Enter, Keep, Turn, delete_partial_result
-from ann_benchmarks.results.contest import FEWEST_ROUNDS
+from ann_benchmarks.statistics.contests import FEWEST_ROUNDS
 
 from .conclusions import conclusions
 from .outcomes import JobOutcome, Observer, note_failure, noted

@@ -35,7 +35,7 @@ from ann_benchmarks.jobs.events import (
 )
 from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.measure.rounds import RoundsRequest
-from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.statistics.intervals import Interval
 
 from ..worker import LocationRequest
 

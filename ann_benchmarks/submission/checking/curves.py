@@ -16,7 +16,7 @@ import numpy as np
 from ann_benchmarks.common.errors import shown
 from ann_benchmarks.common.text import from_json
 from ann_benchmarks.results.environment import MEMORY_SLACK
-from ann_benchmarks.results.speeds import MARK, ROUNDS
+from ann_benchmarks.results.measurement import MARK, ROUNDS
 
 from ..contents import MACHINE, SETTINGS, SOFTWARE
 from .identity import file_names

@@ -13,11 +13,10 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.text import from_json
 from ann_benchmarks.fields.series import Series, stored_series
-from ann_benchmarks.results.intervals import share_interval
-from ann_benchmarks.results.measurement import Measurement
+from ann_benchmarks.results.measurement import RECALL_SLACK, Measurement, recall_of_each
 from ann_benchmarks.results.metrics import all_metrics
-from ann_benchmarks.results.recall import RECALL_SLACK, fifth_percentile, recall_of_each
 from ann_benchmarks.results.truth import Truth
+from ann_benchmarks.statistics.intervals import fifth_percentile, share_interval
 
 from ..manifest import BundledDataset, Manifest
 from .reading import array_of, opened_file, own_attributes
