@@ -9,7 +9,7 @@ from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.procedure import Procedure
 from ann_benchmarks.jobs.rounds import Rounds
 from ann_benchmarks.load.request import Load
-from ann_benchmarks.results.warnings import remarks
+from ann_benchmarks.results.remarks import remarks
 from ann_benchmarks.run.console import MOST_POINTS, MOST_ROWS, Console, point_text, summary
 from ann_benchmarks.run.containers.wire import MessageReader, write_message
 from ann_benchmarks.run.outcomes import JobOutcome

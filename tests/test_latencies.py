@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.load.spans import histogram
-from ann_benchmarks.results.warnings import remarks
+from ann_benchmarks.results.remarks import remarks
 from ann_benchmarks.statistics.intervals import FEWEST_RUNS
 from ann_benchmarks.statistics.percentiles import (
     PERCENTILES,

@@ -40,8 +40,8 @@ from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.plugin import Plugin, PluginClass
 from ann_benchmarks.results.comparable import comparable
 from ann_benchmarks.results.environment import environment_of
+from ann_benchmarks.results.remarks import remarks
 from ann_benchmarks.results.runs import load_runs
-from ann_benchmarks.results.warnings import remarks
 
 from .report_data import make_run
 from .test_shards import HNSW, QUERIES, TRAIN, K, by_clients, hnsw, killed

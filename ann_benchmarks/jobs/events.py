@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.results.warnings import Remark
+from ann_benchmarks.results.remarks import Remark
 from ann_benchmarks.statistics.intervals import Interval
 
 

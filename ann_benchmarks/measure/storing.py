@@ -28,8 +28,8 @@ from ann_benchmarks.results.measurement import (
     recall_of_each,
     recall_parts,
 )
+from ann_benchmarks.results.remarks import main_wait, remarks
 from ann_benchmarks.results.truth import Truth
-from ann_benchmarks.results.warnings import main_wait, remarks
 from ann_benchmarks.statistics.intervals import (
     FEWEST_RUNS,
     Interval,

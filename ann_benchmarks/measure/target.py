@@ -12,7 +12,7 @@ from ann_benchmarks.load.search import ROUNDING, overstatement, smallest_reachin
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.plugin import SearchedArgument
 from ann_benchmarks.results.measurement import OVERSTATED
-from ann_benchmarks.results.warnings import Remark
+from ann_benchmarks.results.remarks import Remark
 
 from .timed import Subject
 

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -21,10 +21,11 @@ from ann_benchmarks.statistics.percentiles import PERCENTILES, QUERIES
 
 from .cache import MetricsCache, each
 from .environment import environment_names, environment_of
-from .file import TRUTH_ATTRIBUTE, UNUSABLE, Result, Stamp, file_stamp, is_settled, read_result
+from .file import TRUTH_ATTRIBUTE, Result, Stamp, file_stamp, is_settled, read_result
 from .kinds import checked_attributes
 from .measurement import COUNTS, PARTS, Measurement, number_of, recall_counts, recall_parts
 from .metrics import FIFTH, KNN, RECALL, all_metrics, compute_all, standard_metrics
+from .remarks import unusable_distances
 from .truth import Truth, TruthError, Truths, filter_of
 
 FEWEST_FILES = 16  # for which a process is worth being started
@@ -149,13 +150,6 @@ def from_cache(value: Any) -> Run | None:
 def skipped(what: object, reason: object) -> None:
     """Say on stderr what was left out, and why."""
     tqdm.write(clean_text(f"skipped {what}: {str(reason).removeprefix(f'{what} ')}"), file=sys.stderr)
-
-
-def unusable_distances(attrs: Mapping[str, Any]) -> str:
-    """Say that some distances of a result are no distances; "" where all are."""
-    if not attrs.get(UNUSABLE):
-        return ""
-    return f"{attrs[UNUSABLE]:,} of its distances are NaN or minus infinity, and count as not found"
 
 
 def load_runs(

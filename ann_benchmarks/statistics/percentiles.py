@@ -29,6 +29,7 @@ LEAST_RELAXATIONS_BEYOND = 1.8  # benchmarks/steady_state.py finds intervals tha
 MANY_RUNS = 10  # from here on, their differences show all that there is
 BLOCKS = 16  # of each of fewer runs, whose means show how long queries stay alike
 MOST_LAG = 0.95
+AMPLE = 1.1  # times what is needed: a run ends with its last query, not on the second
 RARE = 1.0  # beyond something, queries come so many at a time: it is the less certain_size how alike they are
 _ROUNDING = 1e-9
 _ENDS = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
