@@ -147,6 +147,7 @@ def _cpu(point: MeasuredPoint) -> Estimate:
     return found if math.isnan(of_pooler) else found._replace(value=found.value + 1e3 * of_pooler)
 
 
+Estimates = dict[Key, dict[int, Estimate]]  # by point and repetition
 BLOCKS = [f"{of}_blocks_{how}_per_query" for of in ("index", "table") for how in ("hit", "read")]
 METRICS: dict[str, ComparedMetric] = {
     "qps": ComparedMetric(all_metrics["qps"].title, _throughput, "faster", "slower"),
@@ -161,6 +162,23 @@ METRICS: dict[str, ComparedMetric] = {
         "Index (MB)", _sum("index_size", scale=1 / 1024), "larger", "smaller", True, drifts=False
     ),
 }
+
+
+def by_key(side: Iterable[MeasuredPoint]) -> dict[Key, list[MeasuredPoint]]:
+    """Return the repetitions of each point."""
+    groups: dict[Key, list[MeasuredPoint]] = {}
+    for point in side:
+        groups.setdefault(point.key, []).append(point)
+    return groups
+
+
+def known_estimates(metric: str, points: Iterable[MeasuredPoint]) -> Estimates:
+    """Return the known values of a metric, by point and repetition."""
+    found: Estimates = {}
+    for point in points:
+        if (estimate := point.estimate(metric)) is not None:
+            found.setdefault(point.key, {})[point.source] = estimate
+    return found
 
 
 def are_in_blocks(a: Sequence[MeasuredPoint], b: Sequence[MeasuredPoint]) -> bool:

@@ -16,11 +16,10 @@ from ann_benchmarks.fields.series import BESIDE
 from ann_benchmarks.results.file import RESULTS_FOLDER, read_attributes, read_more
 from ann_benchmarks.results.records import SUFFIX, Rate, Record, read_record
 from ann_benchmarks.results.runs import skipped
-from ann_benchmarks.statistics.differences import Estimate
 from ann_benchmarks.statistics.percentiles import QUERIES
 from ann_benchmarks.statistics.speeds import Standing, find_standing
 
-from .measurements import QUICK, QUICK_SHARE, Key, MeasuredPoint
+from .measurements import QUICK, QUICK_SHARE, Key, MeasuredPoint, by_key
 
 ID_LENGTH = 6  # hexadecimal digits
 ENDINGS = (".hdf5", SUFFIX)
@@ -184,19 +183,6 @@ def _attributes(record: Record, rate: Rate, is_query: bool) -> dict[str, object]
         "writers": record.writers,
         "workload": record.workload,
     }
-
-
-def by_key(side: Iterable[MeasuredPoint]) -> dict[Key, list[MeasuredPoint]]:
-    """Return the repetitions of each point."""
-    groups: dict[Key, list[MeasuredPoint]] = {}
-    for point in side:
-        groups.setdefault(point.key, []).append(point)
-    return groups
-
-
-def estimates(metric: str, points: Iterable[MeasuredPoint]) -> list[Estimate]:
-    """Return the known values of a metric."""
-    return [found for point in points if (found := point.estimate(metric)) is not None]
 
 
 def at_recall(side: Sequence[MeasuredPoint], recall: float) -> list[MeasuredPoint]:

@@ -15,7 +15,7 @@ from ann_benchmarks.statistics.differences import Difference
 
 from .matching import PointPair, SideBySide
 from .measurements import METRICS, MeasuredPoint, properties
-from .sides import ResultFilter, estimates, read_all, results_below, run_folders, run_id
+from .sides import ResultFilter, read_all, results_below, run_folders, run_id
 from .verdicts import (
     ALL_POINTS,
     Criteria,
@@ -240,7 +240,7 @@ def _row(folder: Path, read: list[MeasuredPoint]) -> list[str]:
 
 
 def _range(read: list[MeasuredPoint], metric: str) -> str:
-    values = sorted(found.value for found in estimates(metric, read))
+    values = sorted(found.value for m in read if (found := m.estimate(metric)))
     return " to ".join(dict.fromkeys(figure_text(v) for v in values[:: max(len(values) - 1, 1)])) or "-"
 
 

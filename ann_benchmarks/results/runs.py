@@ -105,11 +105,11 @@ def judged(result: Result, series: Series, dataset: str, truth: Truth, marks: Co
         series=series,
         parameters=str(attrs.get("name", result.path.stem)),
         metrics=metrics,
-        attrs=attrs | of_queries(m),
+        attrs=attrs | query_attributes(m),
     )
 
 
-def of_queries(m: Measurement) -> dict[str, Any]:
+def query_attributes(m: Measurement) -> dict[str, Any]:
     """Return what is derived from each query's recall, as attributes, whoever has written the file."""
     fifth = fifth_interval(m.recalls)
     bounds = {} if math.isnan(fifth.low) else {f"{FIFTH}_low": fifth.low, f"{FIFTH}_high": fifth.high}
@@ -158,17 +158,7 @@ def load_runs(
     processes: int | None = None,
     left_out: LeftOut | None = None,
 ) -> Iterator[Run]:
-    """Yield the run of each result file that can be read; say on stderr which cannot, and why."""
-    return (run for _, run in load_runs_of(paths, recompute, processes, left_out))
-
-
-def load_runs_of(
-    paths: Iterable[Path],
-    recompute: bool = False,
-    processes: int | None = None,
-    left_out: LeftOut | None = None,
-) -> Iterator[tuple[Path, Run]]:
-    """Yield each result file that can be read with its run; say on stderr which cannot, and why.
+    """Yield the run of each result file that can be read; say on stderr which cannot, and why.
 
     `left_out` is given those that cannot.
 
@@ -205,7 +195,7 @@ def load_runs_of(
     for path, run, name in zip(found, runs, names, strict=True):
         if text := unusable_distances(run.attrs):
             tqdm.write(clean_text(f"{path}: {text}"), file=sys.stderr)
-        yield path, replace(run, series=run.series.replaced(environment=name), path=path)
+        yield replace(run, series=run.series.replaced(environment=name), path=path)
 
 
 def load_dataset(
