@@ -19,7 +19,7 @@ from ann_benchmarks.definitions.selection import read_setting, with_settings
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn
-from ann_benchmarks.results.environment import environment_of, with_settings_given
+from ann_benchmarks.results.environment import add_settings, environment_of
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.warnings import server_warnings
 from ann_benchmarks.run.request import read_request
@@ -130,9 +130,9 @@ def test_compared_settings_are_no_difference_between_servers() -> None:
         attrs = {"series": Series("hnsw", settings=settings).as_json(), "server": "embedded"}
         runs.append(make_run(given_settings=json.dumps({"jit": value, "work_mem": "1MB"}), **attrs))
     assert list(server_warnings(runs)) == []
-    facts = with_settings_given({"given_settings": '{"jit": "x"}'}, {"jit": "on", "work_mem": "1MB"}, ["jit"])
+    facts = add_settings({"given_settings": '{"jit": "x"}'}, {"jit": "on", "work_mem": "1MB"}, ["jit"])
     assert json.loads(facts["given_settings"]) == {"work_mem": "1MB"}
-    assert with_settings_given({}, {"jit": "on"}, []) == {}
+    assert add_settings({}, {"jit": "on"}, []) == {}
 
 
 # On a real server

@@ -63,6 +63,11 @@ class SideBySide:
         """The metric that decides: the chosen one, else throughput or, where it was given, p99."""
         return self.chosen or ("qps" if "qps" in self.metrics else "p99")
 
+    @property
+    def judged(self) -> Compared | None:
+        """What decides; None where it is not known for both sides."""
+        return self.metrics.get(self.judged_by)
+
 
 def compare(
     a: Sequence[MeasuredPoint],

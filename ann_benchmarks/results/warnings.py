@@ -7,7 +7,7 @@ from typing import Any
 from ann_benchmarks.common.numbers import figure_text
 
 from .comparable import clients
-from .environment import in_words
+from .environment import fact_words
 from .remarks import MOST_OTHERS, Remark, stored_remarks
 from .runs import LeftOut, Run
 
@@ -95,7 +95,7 @@ def server_warnings(runs: Iterable[Run]) -> Iterator[str]:
     for run in runs:
         for name, value in run.facts.items():
             if name not in ("cpu", "cores", "memory") and value != run.series.version:
-                known.setdefault(name, {})[in_words(name, value)] = None
+                known.setdefault(name, {})[fact_words(name, value)] = None
     if differing := [" and ".join(sorted(values)) for values in known.values() if len(values) > 1]:
         yield (
             f"the results come from several servers ({'; '.join(differing)}): these may explain what differs"
