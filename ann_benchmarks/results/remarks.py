@@ -46,7 +46,7 @@ class Remark(str):
         return made
 
 
-class Row(NamedTuple):
+class RemarkRow(NamedTuple):
     """A warning about one result: its group, whether it holds of the attributes, and what it says.
 
     Those of the group "load" are told as soon as a point is measured. The largest `severity` is the worst.
@@ -143,95 +143,95 @@ def unusable_distances(attrs: Mapping[str, Any]) -> str:
 
 _LIMIT = "the clients, not the server, were the limit:"
 ROWS = (
-    Row("load", lambda f: _limit(f) == "time",
+    RemarkRow("load", lambda f: _limit(f) == "time",
         lambda f: f"{_LIMIT} free clients sent queries {f['clients_late_seconds'] * 1e3:.2f} ms late, an"
                   f" answer takes {f['service_p50'] * 1e3:.2f} ms",
         lambda f: f["clients_late_seconds"] / (f["service_p50"] or 1.0)),
-    Row("load", lambda f: _limit(f) == "waiting",
+    RemarkRow("load", lambda f: _limit(f) == "waiting",
         lambda f: f"{_LIMIT} they waited for answers only {f['clients_waiting_share']:.0%} of the time",
         lambda f: -f["clients_waiting_share"]),
-    Row("load", lambda f: _limit(f) == "CPU",
+    RemarkRow("load", lambda f: _limit(f) == "CPU",
         lambda f: f"{_LIMIT} they used {f['client_cpu_share']:.0%} of their machine's CPU, and none was left",
         lambda f: f["client_cpu_share"]),
-    Row("load", lambda f: f.get("pooler_busy_share", 0) > BUSY_POOLER,
+    RemarkRow("load", lambda f: f.get("pooler_busy_share", 0) > BUSY_POOLER,
         lambda f: "the pooler, not the index, was the limit: its one thread was"
                   f" {f['pooler_busy_share']:.0%} busy",
         lambda f: f["pooler_busy_share"]),
-    Row("load", lambda f: f.get("warmup_settled") is False,
+    RemarkRow("load", lambda f: f.get("warmup_settled") is False,
         lambda f: f"the throughput still rose after {f['warmup_seconds']:.0f} s of warm-up: give --warmup N"),
     # With enough memory, caches are filled once.
-    Row("load", lambda f: len(_filled(f)) > 1 and min(_filled(f)) < 1,
+    RemarkRow("load", lambda f: len(_filled(f)) > 1 and min(_filled(f)) < 1,
         lambda f: f"caches had to be filled before {len(_filled(f))} of {len(f['run_sent_once'])} runs, and"
                   f" only {min(_filled(f)):.0%} of the queries could be sent meanwhile: with warm caches, the"
                   " throughput may be higher",
         lambda f: -min(_filled(f))),
-    Row("load", lambda f: f.get("queries_unanswered"),
+    RemarkRow("load", lambda f: f.get("queries_unanswered"),
         lambda f: f"the rate was not kept: {f['queries_unanswered']:,} of {f['queries_due']:,} queries were"
                   " still waiting at the end",
         lambda f: f["queries_unanswered"] / f["queries_due"]),
-    Row("load", lambda f: not f.get("queries_unanswered") and f.get("steady_state") is False,
+    RemarkRow("load", lambda f: not f.get("queries_unanswered") and f.get("steady_state") is False,
         lambda f: "the queue still grew: the latencies are those of this run's length, not of the rate"),
-    Row("load", length_remark, length_remark),
-    Row("load", lambda f: f.get("clients_all_busy_share", 0) > MUCH_WAITING,
+    RemarkRow("load", length_remark, length_remark),
+    RemarkRow("load", lambda f: f.get("clients_all_busy_share", 0) > MUCH_WAITING,
         lambda f: f"{f['clients_all_busy_share']:.0%} of the queries found no free client among"
                   f" {f['clients']}: if the server can do more, more --clients will show it",
         lambda f: f["clients_all_busy_share"]),
-    Row("load", lambda f: f.get("queries_counted", FEW_QUERIES) < FEW_QUERIES,
+    RemarkRow("load", lambda f: f.get("queries_counted", FEW_QUERIES) < FEW_QUERIES,
         lambda f: f"only {f['queries_counted']:.0f} queries were counted: give --max-queries or --duration",
         lambda f: -f["queries_counted"]),
-    Row("load", _disturbed,
+    RemarkRow("load", _disturbed,
         lambda f: f"others took up to {max(_disturbed(f)):.0%} of the machine's CPUs in {len(_disturbed(f))}"
                   f" of {len(f['run_others_cpu'])} runs: measure again (--force) when it is idle",
         lambda f: max(_disturbed(f))),
-    Row("load", lambda f: _change(f) > RECALL_CHANGED,
+    RemarkRow("load", lambda f: _change(f) > RECALL_CHANGED,
         lambda f: f"the recall was between {min(f['run_recalls']):.4g} and {max(f['run_recalls']):.4g} in its"
                   " runs: the table or the index has changed meanwhile",
         _change),
-    Row("load", lambda f: f.get("answers_shortened"),
+    RemarkRow("load", lambda f: f.get("answers_shortened"),
         lambda f: f"{f['answers_shortened']:,.0f} of {f['queries_counted']:,.0f} answers had fewer rows than"
                   " another one to the same query: the table or the index has changed meanwhile",
         lambda f: f["answers_shortened"] / f["queries_counted"]),
-    Row("load", lambda f: f.get("queries_answered_aside"),
+    RemarkRow("load", lambda f: f.get("queries_answered_aside"),
         lambda f: f"{f['queries_answered_aside']:,} of the answers that the recall is of were not given in"
                   " the runs"),
-    Row("load", lambda f: f.get("caches_dropped") is False,
+    RemarkRow("load", lambda f: f.get("caches_dropped") is False,
         lambda f: "this server cannot be restarted from here: only the first run may have been cold"),
-    Row("data", lambda f: f.get("queries_in_train"),
+    RemarkRow("data", lambda f: f.get("queries_in_train"),
         lambda f: f"{f['queries_in_train']:,} queries are rows of the training set: each finds itself, which"
                   " raises the recall; take other queries"),
-    Row("data", lambda f: f.get("queries_without_matches"),
+    RemarkRow("data", lambda f: f.get("queries_without_matches"),
         lambda f: f"{f['queries_without_matches']:,} queries have no matching row: each counts as found, with"
                   " a recall of 1"),
-    Row("data", unusable_distances, unusable_distances),
-    Row("target", lambda f: f.get("target_missed"),
+    RemarkRow("data", unusable_distances, unusable_distances),
+    RemarkRow("target", lambda f: f.get("target_missed"),
         lambda f: f"the target recall {f['target_missed']:g} was not reached{_searched(f)}"),
-    Row("build", lambda f: f.get("graph_overflow_rows"),
+    RemarkRow("build", lambda f: f.get("graph_overflow_rows"),
         lambda f: f"the graph outgrew maintenance_work_mem after {f['graph_overflow_rows']:,} rows: the build"
                   " took longer than it would with more memory"),
-    Row("build", lambda f: not f.get("graph_overflow_rows")
+    RemarkRow("build", lambda f: not f.get("graph_overflow_rows")
                            and "no longer fits into" in str(f.get("build_notices")),
         lambda f: "the index outgrew maintenance_work_mem: the build took longer than it would with more"
                   " memory"),
     # On a tier, no index is built.
-    Row("build", lambda f: f.get("index_reused") and "tier" not in f,
+    RemarkRow("build", lambda f: f.get("index_reused") and "tier" not in f,
         lambda f: "the index was built by an earlier run: its build time is from then"),
-    Row("runs", lambda f: f.get("runs_disagree") and isinstance(f.get("run_seconds"), list),
+    RemarkRow("runs", lambda f: f.get("runs_disagree") and isinstance(f.get("run_seconds"), list),
         lambda f: f"the runs differ by more than noise: from {figure_text(1 / max(f['run_seconds']))} to"
                   f" {figure_text(1 / min(f['run_seconds']))} queries/s",
         lambda f: max(f["run_seconds"]) / min(f["run_seconds"])),
-    Row("runs", lambda f: not has_mean_throughput(f),
+    RemarkRow("runs", lambda f: not has_mean_throughput(f),
         lambda f: f"the throughput is that of the best of {f['run_count']} runs: ann-benchmarks stores no"
                   " other; compare it with the best runs of others (qps-best)"),
-    Row("runs", lambda f: int(f.get("run_count", FEWEST_RUNS)) < FEWEST_RUNS,
+    RemarkRow("runs", lambda f: int(f.get("run_count", FEWEST_RUNS)) < FEWEST_RUNS,
         lambda f: "fewer than three runs: there is no interval"),
-    Row("tier", lambda f: abs(_surplus(f)) > OFF,
+    RemarkRow("tier", lambda f: abs(_surplus(f)) > OFF,
         lambda f: f"the tier had {abs(_surplus(f)):.1%} {'more' if _surplus(f) > 0 else 'less'} available RAM"
                   " than intended",
         lambda f: abs(_surplus(f))),
 )  # fmt: skip
 
 
-def _told(row: Row, facts: Facts) -> list[str]:
+def _told(row: RemarkRow, facts: Facts) -> list[str]:
     """Return the text of a row that holds of a result."""
     if not row.holds(facts):
         return []
