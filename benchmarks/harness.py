@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from ann_benchmarks.common.distributions import student_quantile
 from ann_benchmarks.common.files import atomic_path
 from ann_benchmarks.common.host import host_facts
 from ann_benchmarks.common.numbers import figure_text
+from ann_benchmarks.statistics.distributions import student_quantile
 
 Figures = Mapping[str, float]
 

@@ -24,9 +24,8 @@ from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.loaded_point import LoadedPoint
 from ann_benchmarks.measure.timed import Subject
 from ann_benchmarks.plugin import Plugin
-from ann_benchmarks.results.length import relaxations
-from ann_benchmarks.results.percentiles import stored_percentiles
-from ann_benchmarks.results.warnings import remarks
+from ann_benchmarks.results.remarks import remarks
+from ann_benchmarks.statistics.percentiles import relaxations, stored_percentiles
 
 from .harness import Row
 from .known import Computed, Stalling, StallSeen

@@ -31,9 +31,9 @@ from ann_benchmarks.comparing.matching import compare
 from ann_benchmarks.comparing.measurements import MeasuredPoint
 from ann_benchmarks.comparing.sides import ResultFilter, read_side
 from ann_benchmarks.comparing.verdicts import Criteria, failures
-from ann_benchmarks.results.contest import contest
 from ann_benchmarks.results.file import read_attributes
-from ann_benchmarks.results.speeds import speed_of
+from ann_benchmarks.results.measurement import speed_of
+from ann_benchmarks.statistics.contests import contest
 
 from .harness import Row, count_shares
 from .serving import PROJECT, empty_folder, run_command, write_definition

@@ -23,8 +23,8 @@ from ann_benchmarks.comparing.matching import compare
 from ann_benchmarks.comparing.verdicts import SLOWER, Criteria, status
 from ann_benchmarks.jobs.rounds import MOST_ROUNDS, Contender, Race, Rounds
 from ann_benchmarks.results.comparable import Comparison
-from ann_benchmarks.results.judging import Estimate, difference
 from ann_benchmarks.results.runs import Run
+from ann_benchmarks.statistics.differences import Estimate, difference
 
 from . import drawn
 from .drawn import RUNS, TARGET, DrawnRecall, Throughputs, once, result, results, turns

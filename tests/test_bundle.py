@@ -23,7 +23,7 @@ from ann_benchmarks.reporting import chapters
 from ann_benchmarks.reporting.chapters import ReportOptions, bundle_results
 from ann_benchmarks.results.file import truth_mark
 from ann_benchmarks.results.records import write_record
-from ann_benchmarks.results.runs import load_runs_of
+from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.submission import bundle
 from ann_benchmarks.submission.bundle import BundleRequest, commit_of
 from ann_benchmarks.submission.copies import search
@@ -143,8 +143,8 @@ def test_the_prices_of_a_report_are_part_of_its_bundle(results):
 
 def test_the_copies_have_the_same_figures_and_servers(results):
     made()
-    servers = dict(load_runs_of(sorted((OUT / "results").rglob("*.hdf5"))))
-    before = load_runs_of(sorted(Path("results").rglob("*.hdf5")))
+    servers = {run.path: run for run in load_runs(sorted((OUT / "results").rglob("*.hdf5")))}
+    before = load_runs(sorted(Path("results").rglob("*.hdf5")))
     figures = sorted(str(sorted(run.metrics.items())) for _, run in before)
     assert len(figures) == 6
     assert figures == sorted(str(sorted(run.metrics.items())) for run in servers.values())

@@ -18,7 +18,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.configs import read_configs
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.fields.series import Series
-from ann_benchmarks.results.intervals import share_interval
+from ann_benchmarks.statistics.intervals import share_interval
 from ann_benchmarks.submission.checking import complete
 from ann_benchmarks.submission.checking.complete import Expected, missing_series
 from ann_benchmarks.submission.checking.figures import percentile_bounds

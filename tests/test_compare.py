@@ -14,8 +14,8 @@ from ann_benchmarks.comparing.matching import compare as compare_sides
 from ann_benchmarks.comparing.measurements import MeasuredPoint
 from ann_benchmarks.comparing.sides import ResultFilter, read_side
 from ann_benchmarks.results.file import write_result
-from ann_benchmarks.results.intervals import share_interval
 from ann_benchmarks.results.records import Phase, Record, write_record
+from ann_benchmarks.statistics.intervals import share_interval
 
 from .report_data import make_rate
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ann_benchmarks.common.distributions import student_quantile, student_two_sided
-from ann_benchmarks.results.judging import (
+from ann_benchmarks.statistics.differences import (
     ALIKE,
     LOWER,
     NOISY,
@@ -13,11 +12,12 @@ from ann_benchmarks.results.judging import (
     Difference,
     Estimate,
     Noise,
-    adjusted,
+    adjust,
     difference,
     difference_of_pairs,
     paired_difference,
 )
+from ann_benchmarks.statistics.distributions import student_quantile, student_two_sided
 
 RNG = np.random.default_rng(1)
 
@@ -74,7 +74,7 @@ def test_single_measurements_are_never_sure_and_need_runs():
     found = difference(figures(100.0, spread=0.0001, runs=5), figures(70.0, spread=0.0001, runs=5))
     assert found.verdict(0.05, 0.05) and found.p < 0.05 and not found.is_sure
     unknown = difference(figures(100.0), figures(70.0))
-    assert adjusted([unknown])[0].verdict(0.05, 0.05) == UNJUDGED
+    assert adjust([unknown])[0].verdict(0.05, 0.05) == UNJUDGED
     assert all(map(math.isnan, (unknown.p, unknown.visible(0.05), *unknown.interval(0.05))))
 
 
@@ -86,14 +86,14 @@ def test_runs_that_agree_do_not_make_a_measurement_exact():
 def test_figures_without_noise_differ_if_they_are_not_equal():
     same, other = (difference(figures(8.0, 8.0), figures(b, b)) for b in (8.0, 9.0))
     assert (same.p, other.p) == (1.0, 0.0)
-    assert adjusted([same])[0].verdict(0.05, 0.05) == ALIKE
+    assert adjust([same])[0].verdict(0.05, 0.05) == ALIKE
 
 
 def test_points_are_judged_together_as_holm_says():
     differences = [Difference(1, math.exp(t), (3, 3), 1.0, 1e9, "repetitions") for t in (2.0, 2.6, -3.0, 0.1)]
     p = sorted(2 * stats.norm.sf(t) for t in (2.0, 2.6, 3.0, 0.1))
     expected = np.maximum.accumulate(np.array(p) * (4, 3, 2, 1))
-    found = sorted(d.adjusted for d in adjusted(differences))
+    found = sorted(d.adjusted for d in adjust(differences))
     assert found == pytest.approx(expected.tolist(), rel=1e-5)
 
 
@@ -113,9 +113,9 @@ def test_the_error_rate_is_kept_and_the_visible_difference_is_seen(repetitions):
 
 
 def test_noise_is_not_said_to_be_equality():
-    calm = adjusted([difference(figures(100, 100.2, 99.9), figures(100.1, 99.8, 100))])[0]
-    noisy = adjusted([difference(figures(100, 140, 80), figures(90, 150, 99))])[0]
-    slow = adjusted([difference(figures(100, 100.2, 99.9), figures(90, 90.2, 89.8))])[0]
+    calm = adjust([difference(figures(100, 100.2, 99.9), figures(100.1, 99.8, 100))])[0]
+    noisy = adjust([difference(figures(100, 140, 80), figures(90, 150, 99))])[0]
+    slow = adjust([difference(figures(100, 100.2, 99.9), figures(90, 90.2, 89.8))])[0]
     assert [d.verdict(0.05, 0.05) for d in (calm, noisy, slow)] == [ALIKE, NOISY, LOWER]
 
 

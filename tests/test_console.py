@@ -8,12 +8,12 @@ from ann_benchmarks.jobs.events import Note, PointDone
 from ann_benchmarks.jobs.job import Job, Procedure
 from ann_benchmarks.jobs.rounds import Rounds
 from ann_benchmarks.load.request import Load
-from ann_benchmarks.results.intervals import Interval
-from ann_benchmarks.results.warnings import remarks
+from ann_benchmarks.results.remarks import remarks
 from ann_benchmarks.run.console import MOST_POINTS, MOST_ROWS, Console, point_text, summary
 from ann_benchmarks.run.containers.wire import MessageReader, write_message
 from ann_benchmarks.run.outcomes import JobOutcome
 from ann_benchmarks.run.progress import RoundsProgress, time_left
+from ann_benchmarks.statistics.intervals import Interval
 
 DEFINITION = Definition("a", "A", "m", "t", [], [], False)
 POINT = PointDone(

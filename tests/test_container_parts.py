@@ -44,7 +44,6 @@ from ann_benchmarks.jobs.job import Job, JobRequest, Procedure
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.load.workload import Workload
-from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.run.containers.asking import answer_to
 from ann_benchmarks.run.containers.containers import Results
 from ann_benchmarks.run.containers.engine import Image, connect, find_image
@@ -72,6 +71,7 @@ from ann_benchmarks.run.containers.wire import (
 from ann_benchmarks.run.containers.worker import ContainerWorker, Log
 from ann_benchmarks.run.execute import WorkerPool
 from ann_benchmarks.run.worker import VERSIONS, Question
+from ann_benchmarks.statistics.intervals import Interval
 
 from .conftest import ROOT
 from .programs import until

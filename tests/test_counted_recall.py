@@ -20,7 +20,7 @@ from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.loaded_point import LoadedPoint
 from ann_benchmarks.measure.timed import Subject
 from ann_benchmarks.plugin import Plugin
-from ann_benchmarks.results.warnings import remarks
+from ann_benchmarks.results.remarks import remarks
 
 from .client_answers import made_answers
 from .postgres_fixtures import clustered

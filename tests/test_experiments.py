@@ -20,10 +20,10 @@ from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import read_time
 from ann_benchmarks.reporting.content import Chapter
 from ann_benchmarks.results.cache import CACHE_NAME
-from ann_benchmarks.results.contest import FEWEST_ROUNDS
 from ann_benchmarks.results.records import Phase, Record
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.run.command_line import make_parser
+from ann_benchmarks.statistics.contests import FEWEST_ROUNDS
 from ann_benchmarks.submission.manifest import read_manifest
 from run import every_job
 

@@ -18,7 +18,7 @@ from ann_benchmarks.plotting.draw import draw as draw_picture
 from ann_benchmarks.plotting.figure import View
 from ann_benchmarks.plotting.panels import create_panels
 from ann_benchmarks.plotting.styles import assign_styles
-from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.statistics.intervals import Interval
 from ann_benchmarks.views.chosen import chosen
 from ann_benchmarks.views.facets import FACETS, panels
 from ann_benchmarks.views.points import Point

@@ -119,7 +119,7 @@ def test_a_new_field_has_panels_and_is_nothing_usual(colour):
     red, plain = red_and_plain()
     assert list(panels([red, plain], FACETS["load"])) == ["4 clients", "4 clients, colour-red"]
     assert comparable([red, plain]) == [plain]
-    assert Comparison(4, [red], 0.9).where.endswith(", in red")
+    assert Comparison(4, [red], 0.9).place_text.endswith(", in red")
 
 
 def test_a_new_field_is_in_tables_and_reports(colour):

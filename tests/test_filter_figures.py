@@ -9,12 +9,7 @@ import pytest
 from ann_benchmarks.algorithms.bruteforce.module import ExactScan
 from ann_benchmarks.data.filters import Filter, Predicate, RowAttribute, RowAttributes, passing
 from ann_benchmarks.fields.series import Series
-from ann_benchmarks.results.comparable import (
-    Comparison,
-    comparable,
-    conditions,
-    with_least_memory,
-)
+from ann_benchmarks.results.comparable import Comparison, comparable, conditions, least_memory
 from ann_benchmarks.results.measurement import Measurement
 from ann_benchmarks.results.metrics import compute_all
 from ann_benchmarks.results.truth import Truth
@@ -84,7 +79,7 @@ def test_memory_is_compared_under_one_filter_and_with_one_payload(field, words):
     assert [*found] == [f"hnsw {words} few", f"hnsw {words} many"]
     assert found[f"hnsw {words} few"].ram is None  # a ninth of the speed is left
     assert found[f"hnsw {words} many"].ram == 2 << 30
-    scarce = with_least_memory(runs, 0.9, Comparison(1, runs[:1], 0.9))
+    scarce = least_memory(runs, 0.9, Comparison(1, runs[:1], 0.9))
     assert scarce is not None and {getattr(run.series, field) for run in scarce.runs} == {"few"}
 
 

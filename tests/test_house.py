@@ -36,7 +36,7 @@ def test_nothing_but_the_adapter_looks_for_methods():
             "no database",
         ),
         ("tiers/sweep.py", "import ann_benchmarks.algorithms.postgres.catalog", "no database"),
-        ("ann_benchmarks/results/recall.py", "from . import runs", "circles"),
+        ("ann_benchmarks/results/measurement.py", "from . import runs", "circles"),
         ("ann_benchmarks/common/files.py", "import algorithms.postgres", "no database"),
         ("ann_benchmarks/common/files.py", "import run", "no command"),
         ("algorithms/bruteforce/module.py", "import ann_benchmarks.results.file", "Plug-ins"),

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from ann_benchmarks.results.intervals import mean_interval, runs_disagree, share_interval
+from ann_benchmarks.statistics.distributions import beta_quantile, incomplete_beta
+from ann_benchmarks.statistics.intervals import mean_interval, runs_disagree, share_interval
 
 REPETITIONS = 2000
 
@@ -70,3 +71,16 @@ def test_a_difference_that_is_sure_but_small_is_not_worth_telling():
     rng = np.random.default_rng(6)
     runs = [1e-3 * factor * rng.normal(1, 0.001, 1000) for factor in (1, 1.03)]
     assert not runs_disagree(runs)
+
+
+@pytest.mark.parametrize("share", [0.025, 0.5, 0.975])
+def test_quantiles_that_have_a_formula(share: float):
+    assert beta_quantile(share, 1, 1) == pytest.approx(share)
+    assert beta_quantile(share, 3, 1) == pytest.approx(share ** (1 / 3))
+    assert beta_quantile(share, 1, 50) == pytest.approx(1 - (1 - share) ** (1 / 50))
+
+
+@pytest.mark.parametrize(("a", "b"), [(0.3, 40), (5, 5), (400, 40_000), (600, 60_000), (1e6, 1e6)])
+@pytest.mark.parametrize("share", [0.025, 0.975])
+def test_a_quantile_is_exceeded_as_often_as_it_says(share: float, a: float, b: float):
+    assert incomplete_beta(beta_quantile(share, a, b), a, b) == pytest.approx(share, abs=0.005)

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.load.spans import histogram
-from ann_benchmarks.results.intervals import FEWEST_RUNS
-from ann_benchmarks.results.percentiles import (
+from ann_benchmarks.results.remarks import remarks
+from ann_benchmarks.statistics.intervals import FEWEST_RUNS
+from ann_benchmarks.statistics.percentiles import (
     PERCENTILES,
     is_shown,
     known_percentile,
     least_queries,
-    least_worth,
+    least_size,
     stored_percentiles,
 )
-from ann_benchmarks.results.warnings import remarks
 from benchmarks.known import one_server
 
 pytestmark = pytest.mark.thorough
@@ -52,7 +52,7 @@ def test_an_interval_contains_its_percentile(runs: int, queries: int):
         every = np.concatenate(of_runs)
         for name in PERCENTILES:
             low, value, high = bounds(facts, name)
-            if facts["latency_worth"] < least_worth(name) or runs < FEWEST_RUNS:
+            if facts["latency_worth"] < least_size(name) or runs < FEWEST_RUNS:
                 assert np.isnan(low) and np.isnan(high)
             elif name != "p999" or not np.isnan(low):
                 assert every.min() <= low <= value <= high <= every.max()

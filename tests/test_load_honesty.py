@@ -22,9 +22,9 @@ from ann_benchmarks.measure.loaded_point import LEAST_PATIENCE, LoadedPoint
 from ann_benchmarks.measure.observed import UndisturbedRuns
 from ann_benchmarks.measure.timed import Subject
 from ann_benchmarks.plugin import Plugin
-from ann_benchmarks.results.intervals import mean_interval, share_interval
-from ann_benchmarks.results.percentiles import PERCENTILES, stored_percentiles
-from ann_benchmarks.results.recall import recall_of_each
+from ann_benchmarks.results.measurement import recall_of_each
+from ann_benchmarks.statistics.intervals import mean_interval, share_interval
+from ann_benchmarks.statistics.percentiles import PERCENTILES, stored_percentiles
 from benchmarks.known import Computed, Sleeping, Stalling, StallSeen, one_server
 
 pytestmark = pytest.mark.thorough

@@ -26,7 +26,7 @@ from ann_benchmarks.load.search import ROUNDING
 from ann_benchmarks.load.spans import BUCKETS_PER_DECADE
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.file import write_result
-from ann_benchmarks.results.recall import recall_of_each
+from ann_benchmarks.results.measurement import recall_of_each
 
 from .conftest import Workspace, make_dataset
 from .programs import call_program, temporary_folder, write_config

@@ -7,8 +7,8 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.load.spans import active_span, closed_loop, open_loop
-from ann_benchmarks.results.intervals import runs_disagree
-from ann_benchmarks.results.warnings import remarks
+from ann_benchmarks.results.remarks import remarks
+from ann_benchmarks.statistics.intervals import runs_disagree
 
 from .client_answers import made_answers
 

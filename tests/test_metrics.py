@@ -13,8 +13,8 @@ from ann_benchmarks.results.metrics import (
     plot_label,
     standard_metrics,
 )
-from ann_benchmarks.results.percentiles import stored_percentiles
 from ann_benchmarks.results.truth import Truth
+from ann_benchmarks.statistics.percentiles import stored_percentiles
 
 # Two queries with k = 2, of which the dataset stores three neighbours.
 TRUTH = np.array([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]], np.float32)

@@ -15,8 +15,8 @@ from ann_benchmarks.load.warmup import Caches, Warmup
 from ann_benchmarks.measure.loaded_point import LoadedPoint
 from ann_benchmarks.measure.timed import Subject
 from ann_benchmarks.plugin import Plugin
-from ann_benchmarks.results.percentiles import stored_percentiles
-from ann_benchmarks.results.warnings import remarks
+from ann_benchmarks.results.remarks import remarks
+from ann_benchmarks.statistics.percentiles import stored_percentiles
 from benchmarks.known import Computed
 
 from .client_answers import made_answers

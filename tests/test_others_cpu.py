@@ -24,7 +24,8 @@ from ann_benchmarks.measure.timed import Subject, measure_each
 from ann_benchmarks.monitoring import machine as others
 from ann_benchmarks.monitoring.machine import CPUReading, is_disturbed, read_cpu, share_of_others
 from ann_benchmarks.plugin import NoWatch, Plugin
-from ann_benchmarks.results.warnings import MOST_OTHERS, remarks, warnings_of
+from ann_benchmarks.results.remarks import MOST_OTHERS, remarks
+from ann_benchmarks.results.warnings import warnings_of
 
 from .report_data import make_run
 

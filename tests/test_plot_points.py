@@ -20,9 +20,9 @@ from ann_benchmarks.plotting.scales import parse_scale
 from ann_benchmarks.plotting.styles import assign_styles
 from ann_benchmarks.results.export import export_results
 from ann_benchmarks.results.file import iter_result_paths
-from ann_benchmarks.results.intervals import Interval, mean_interval
-from ann_benchmarks.results.percentiles import stored_percentiles
 from ann_benchmarks.results.runs import Run, load_runs
+from ann_benchmarks.statistics.intervals import Interval, mean_interval
+from ann_benchmarks.statistics.percentiles import stored_percentiles
 from ann_benchmarks.views.points import Point, points_by_algorithm
 
 from .plotting_data import age, make_result, make_truth, request_of

@@ -24,8 +24,8 @@ from ann_benchmarks.plotting.tier_figure import (
     side_by_side,
     variant_looks,
 )
-from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.runs import Run
+from ann_benchmarks.statistics.intervals import Interval
 from ann_benchmarks.views.points import Point
 from ann_benchmarks.views.tiers import TierLine, relative_lines, tier_lines, tier_runs, whole_machine
 

@@ -31,7 +31,7 @@ from ann_benchmarks.algorithms.postgres.topology.pooled_session import Transacti
 from ann_benchmarks.definitions.servers import POOLERS, Pooled
 from ann_benchmarks.plugin import PluginClass
 from ann_benchmarks.results.environment import environment_of
-from ann_benchmarks.results.warnings import remarks
+from ann_benchmarks.results.remarks import remarks
 
 from .test_shards import HNSW, QUERIES, TRAIN, K, by_clients, hnsw, killed, measured
 

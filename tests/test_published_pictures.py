@@ -9,7 +9,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.draw import draw as draw_picture
 from ann_benchmarks.plotting.lines import LinePlot, draw_lines
 from ann_benchmarks.plotting.published import PublishedPoints, published_table, read_points, read_series
-from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.statistics.intervals import Interval
 from ann_benchmarks.views.points import Point, over_first
 
 from .plotting_data import make_result, make_truth, request_of

@@ -220,7 +220,7 @@ def test_results_of_ann_benchmarks_which_know_nothing_of_clients():
 def test_the_machine_as_it_is_goes_before_a_tier():
     runs = [make_run("hnsw", ram="all"), make_run("hnsw")]
     (comparison,) = comparisons(runs, 0.95)
-    assert comparison.where == ""
+    assert comparison.place_text == ""
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -22,12 +22,12 @@ from ann_benchmarks.measure import loaded_point, rounds
 from ann_benchmarks.measure.answers import filled
 from ann_benchmarks.measure.rounds import Contenders, Enter, EnteredJob, Keep, Turn, delete_partial_result
 from ann_benchmarks.monitoring import NoMonitor
-from ann_benchmarks.results.contest import FEWEST_ROUNDS
 from ann_benchmarks.results.file import iter_result_paths, read_attributes, read_result
-from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.run.progress import conclusions
 from ann_benchmarks.run.request import read_request
 from ann_benchmarks.run.rounds import clients_of, draw_order
+from ann_benchmarks.statistics.contests import FEWEST_ROUNDS
+from ann_benchmarks.statistics.intervals import Interval
 from run import every_job
 
 from .conftest import make_dataset

@@ -16,10 +16,10 @@ from ann_benchmarks.jobs.events import Built, Failure, Finished, Note, PointDone
 from ann_benchmarks.jobs.job import Execution, Job, JobRequest
 from ann_benchmarks.measure.rounds import Enter, Keep, Turn
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
-from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.run.containers.containers import Results
 from ann_benchmarks.run.containers.wire import MessageReader, RunRequest, write_request
 from ann_benchmarks.run.request import read_request
+from ann_benchmarks.statistics.intervals import Interval
 from run import run
 from tiers import sweep
 from tiers.tier import SimulatedServer, Tier

@@ -222,5 +222,5 @@ def test_memory_of_several_servers_is_that_of_each():
     assert on_tiers[1].name == f"{on_tiers[0].name.replace('hnsw', 'hnsw-replicas2')} (each server)"
     captions = [part.caption for part in tier_tables(on_tiers, 0.95) if not isinstance(part, str)]
     assert any(caption.startswith("hnsw-replicas2 (each server), M=16") for caption in captions)
-    assert Comparison(1, [copied], 0.95).where.endswith("shared_buffers of 1 GB for each server")
-    assert not Comparison(1, [run], 0.95).where.endswith("for each server")
+    assert Comparison(1, [copied], 0.95).place_text.endswith("shared_buffers of 1 GB for each server")
+    assert not Comparison(1, [run], 0.95).place_text.endswith("for each server")

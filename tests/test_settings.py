@@ -19,9 +19,9 @@ from ann_benchmarks.definitions.selection import apply_settings, read_setting
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn
-from ann_benchmarks.results.environment import environment_of, with_settings_given
+from ann_benchmarks.results.environment import add_settings, environment_of
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
-from ann_benchmarks.results.warnings import of_environments
+from ann_benchmarks.results.warnings import server_warnings
 from ann_benchmarks.run.request import read_request
 from run import every_job
 
@@ -129,10 +129,10 @@ def test_compared_settings_are_no_difference_between_servers() -> None:
     for value, settings in values.items():
         attrs = {"series": Series("hnsw", settings=settings).as_json(), "server": "embedded"}
         runs.append(make_run(given_settings=json.dumps({"jit": value, "work_mem": "1MB"}), **attrs))
-    assert list(of_environments(runs)) == []
-    facts = with_settings_given({"given_settings": '{"jit": "x"}'}, {"jit": "on", "work_mem": "1MB"}, ["jit"])
+    assert list(server_warnings(runs)) == []
+    facts = add_settings({"given_settings": '{"jit": "x"}'}, {"jit": "on", "work_mem": "1MB"}, ["jit"])
     assert json.loads(facts["given_settings"]) == {"work_mem": "1MB"}
-    assert with_settings_given({}, {"jit": "on"}, []) == {}
+    assert add_settings({}, {"jit": "on"}, []) == {}
 
 
 # On a real server

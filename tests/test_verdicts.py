@@ -11,11 +11,11 @@ from ann_benchmarks.comparing.verdicts import NOT_SLOWER, SLOWER, UNDECIDED, Cri
 from ann_benchmarks.load.search import overstatement, smallest_reaching
 from ann_benchmarks.reporting.answer import statements
 from ann_benchmarks.results.comparable import Comparison
-from ann_benchmarks.results.equal_recall import ABOVE, AT, BETWEEN, EXACT, WITHIN, standing
-from ann_benchmarks.results.intervals import Interval
-from ann_benchmarks.results.judging import difference_of_pairs
-from ann_benchmarks.results.speeds import Speed, recall_parts
+from ann_benchmarks.results.measurement import recall_parts
 from ann_benchmarks.run.progress import comparison
+from ann_benchmarks.statistics.differences import difference_of_pairs
+from ann_benchmarks.statistics.intervals import Interval
+from ann_benchmarks.statistics.speeds import ABOVE, AT, BETWEEN, EXACT, WITHIN, Speed, find_standing
 from benchmarks.drawn import once, repetition, results, turns, wandering
 from benchmarks.harness import count_shares
 from benchmarks.verdicts import FASTER, compared, over_one, raced, reported
@@ -59,10 +59,10 @@ def speed(rate, recall, half=0.005, index="", **more):
     ],
 )
 def test_the_throughput_at_a_recall(points, reach, rate):
-    found = standing([speed(*point) for point in points], 0.95)
+    found = find_standing([speed(*point) for point in points], 0.95)
     assert found.reach == reach
     assert math.exp(found.level) == pytest.approx(rate, rel=1e-6)
-    assert standing([speed(800, 0.93)], 0.95) is None
+    assert find_standing([speed(800, 0.93)], 0.95) is None
 
 
 def test_who_was_measured_at_a_higher_recall_only_may_be_as_fast():
@@ -76,7 +76,9 @@ def test_exact_is_an_algorithm_and_not_a_recall_of_1_among_some_queries():
     text = said([fast, measured(50, 1.0, name="scan", is_exact=True)])
     assert "a is 20 times as fast as scan" in text and "50 queries/s (recall 1.000, exact, p99" in text
     for recall, target in ((1.0, 0.95), (0.9998, 0.9999)):  # ties that are rounded apart look like misses
-        found = standing([speed(50, recall, is_exact=True), speed(60, recall - 1e-4, is_exact=True)], target)
+        found = find_standing(
+            [speed(50, recall, is_exact=True), speed(60, recall - 1e-4, is_exact=True)], target
+        )
         assert found.reach == EXACT and found.estimate.value == pytest.approx(60)
 
 
@@ -90,7 +92,7 @@ def test_without_a_miss_nobody_knows_how_rare_misses_are():
 def test_of_two_indexes_the_one_that_is_faster_at_the_recall_stands():
     small = [speed(900, 0.93, index="M=8"), speed(300, 0.97, index="M=8")]
     large = [speed(700, 0.94, index="M=16"), speed(600, 0.96, index="M=16")]
-    assert standing([*small, *large], 0.95).chosen[0] in (2, 3)
+    assert find_standing([*small, *large], 0.95).chosen[0] in (2, 3)
 
 
 def test_queries_that_are_hard_for_both_contenders_add_no_doubt():

@@ -25,7 +25,7 @@ from ann_benchmarks.load.warmup import (
     send_in_pieces,
     warm_up,
 )
-from ann_benchmarks.results.warnings import remarks
+from ann_benchmarks.results.remarks import remarks
 
 FULL = 10_000  # queries a second
 SIMULATIONS = 50

@@ -3,25 +3,25 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from statistics import fmean, variance
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.fields.rows import FIELDS
-from ann_benchmarks.results.contest import FEWEST_ROUNDS, recall_doubt
-from ann_benchmarks.results.judging import (
+from ann_benchmarks.statistics.contests import FEWEST_ROUNDS, recall_doubt
+from ann_benchmarks.statistics.differences import (
     Difference,
     Estimate,
     Noise,
-    adjusted,
+    add_doubt,
+    adjust,
     difference,
     difference_of_pairs,
+    mean_difference,
     paired_difference,
-    together,
-    with_doubt,
 )
 
-from .measurements import METRICS, Key, MeasuredPoint, are_in_blocks
-from .sides import by_key, estimates
+from .measurements import METRICS, Estimates, Key, MeasuredPoint, are_in_blocks, by_key, known_estimates
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,11 @@ class SideBySide:
     def judged_by(self) -> str:
         """The metric that decides: the chosen one, else throughput or, where it was given, p99."""
         return self.chosen or ("qps" if "qps" in self.metrics else "p99")
+
+    @property
+    def judged(self) -> Compared | None:
+        """What decides; None where it is not known for both sides."""
+        return self.metrics.get(self.judged_by)
 
 
 def compare(
@@ -140,16 +145,18 @@ def compare_metric(
 
     Each built index counts once, whether several points share it or a later run found it.
     """
-    of_point, of_mean = _noise(metric, noise)
+    every = [known_estimates(metric, chain(*side)) for side in ([p.a for p in pairs], [p.b for p in pairs])]
+    point_noise, mean_noise = _noise(known_estimates(metric, noise))
     per_index = METRICS[metric].per_index
     is_paired = paired and not per_index
-    known = [pair for pair in pairs if estimates(metric, pair.a) and estimates(metric, pair.b)]
-    calm_a, calm_b = (_mean_variance(metric, side) for side in ([p.a for p in known], [p.b for p in known]))
+    known = [pair for pair in pairs if all(pair.key in side for side in every)]
+    sides = [{pair.key: side[pair.key] for pair in known} for side in every]
+    calm = [_mean_variance(side) for side in sides]
     found: list[PointPair] = []
     differences: list[Difference] = []
     seen = set()
     for pair in known:
-        a, b = estimates(metric, pair.a), estimates(metric, pair.b)
+        a, b = ([*side[pair.key].values()] for side in sides)
         if per_index:
             a, b = ([*{one.value: one for one in side}.values()] for side in (a, b))
             values = tuple(one.value for one in a), tuple(one.value for one in b)
@@ -160,23 +167,25 @@ def compare_metric(
         if metric == "qps" and (in_rounds := _compare_rounds([pair])) is not None:
             differences.append(in_rounds)
         elif is_paired:
-            differences.append(paired_difference(*_in_turn(metric, pair)))
+            first, second = (side[pair.key] for side in sides)
+            common = sorted(first.keys() & second.keys())
+            differences.append(paired_difference([first[n] for n in common], [second[n] for n in common]))
         else:
-            differences.append(difference(_as_noisy(a, calm_a), _as_noisy(b, calm_b), of_point))
+            a, b = (_raise_noise(side, least) for side, least in zip((a, b), calm, strict=True))
+            differences.append(difference(a, b, point_noise))
     if not found:
         return None
     doubts = [_doubt(pair) if metric == "qps" else 0.0 for pair in found]
-    differences = [with_doubt(d, doubt) for d, doubt in zip(differences, doubts, strict=True)]
-    differences = adjusted(differences)
-    means = None if per_index else _means(metric, found)
-    of_repetitions = None
-    if means and (max(map(len, means)) > 1 or of_mean):
-        of_repetitions = paired_difference(*means) if is_paired else difference(*means, of_mean)
-    if metric == "qps" and of_repetitions is None:
-        of_repetitions = _compare_rounds(found)
-    if of_repetitions is not None:
-        of_repetitions = with_doubt(of_repetitions, max(doubts))
-    mean = together(differences, of_repetitions)
+    differences = adjust([add_doubt(d, doubt) for d, doubt in zip(differences, doubts, strict=True)])
+    repeated = None
+    means = None if per_index else _means(sides)
+    if means and (max(map(len, means)) > 1 or mean_noise):
+        repeated = paired_difference(*means) if is_paired else difference(*means, mean_noise)
+    if metric == "qps" and repeated is None:
+        repeated = _compare_rounds(found)
+    if repeated is not None:
+        repeated = add_doubt(repeated, max(doubts))
+    mean = mean_difference(differences, repeated)
     return Compared(list(zip(found, differences, strict=True)), mean, max(doubts))
 
 
@@ -216,67 +225,48 @@ def _compare_rounds(pairs: Sequence[PointPair]) -> Difference | None:
     return replace(found, a=a, b=b, paired_ratio=found.ratio)
 
 
-def _in_turn(metric: str, pair: PointPair) -> tuple[list[Estimate], list[Estimate]]:
-    """Return the estimates of the repetitions that have it on both sides, in their order."""
-    rows = [_table(metric, [side]).get(pair.key, {}) for side in (pair.a, pair.b)]
-    common = sorted(rows[0].keys() & rows[1].keys())
-    a, b = ([Estimate(row[source], math.nan, 1) for source in common] for row in rows)
-    return a, b
-
-
-def _mean_variance(metric: str, sides: Iterable[Sequence[MeasuredPoint]]) -> float:
-    variances = [found.variance for side in sides for found in estimates(metric, side)]
+def _mean_variance(side: Estimates) -> float:
+    variances = [found.variance for repetitions in side.values() for found in repetitions.values()]
     known = [value for value in variances if not math.isnan(value)]
     return fmean(known) if known else math.nan
 
 
-def _as_noisy(found: Iterable[Estimate], least: float) -> list[Estimate]:
+def _raise_noise(found: Iterable[Estimate], least: float) -> list[Estimate]:
     """Give points whose runs happened to agree the noise that all of their side have on average."""
     return [e if math.isnan(e.variance) else e._replace(variance=max(e.variance, least)) for e in found]
 
 
-def _means(metric: str, pairs: Sequence[PointPair]) -> tuple[list[Estimate], list[Estimate]] | None:
+def _means(sides: Sequence[Estimates]) -> tuple[list[Estimate], list[Estimate]] | None:
     """Return, of each repetition of A and of B, the geometric mean over the points that all of them have."""
-    tables = [_table(metric, side) for side in ((p.a for p in pairs), (p.b for p in pairs))]
-    sources = [sorted({source for row in table.values() for source in row}) for table in tables]
+    sources = [sorted({source for row in side.values() for source in row}) for side in sides]
     whole = [
-        pair.key
-        for pair in pairs
-        if all(len(table[pair.key]) == len(each) for table, each in zip(tables, sources, strict=True))
+        key
+        for key in sides[0]
+        if all(len(side[key]) == len(each) for side, each in zip(sides, sources, strict=True))
     ]
     if not whole:
         return None
     a, b = (
-        [_geometric_mean([table[key][source] for key in whole]) for source in each]
-        for table, each in zip(tables, sources, strict=True)
+        [_geometric_mean(side[key][source] for key in whole) for source in each]
+        for side, each in zip(sides, sources, strict=True)
     )
     return a, b
 
 
-def _table(metric: str, points: Iterable[Iterable[MeasuredPoint]]) -> dict[Key, dict[int, float]]:
-    """Return values by point and repetition."""
-    table: dict[Key, dict[int, float]] = {}
-    for point in points:
-        for repetition in point:
-            if found := repetition.estimate(metric):
-                table.setdefault(repetition.key, {})[repetition.source] = found.value
-    return table
+def _geometric_mean(found: Iterable[Estimate]) -> Estimate:
+    return Estimate(math.exp(fmean(math.log(one.value) for one in found)), math.nan, 1)
 
 
-def _geometric_mean(values: Iterable[float]) -> Estimate:
-    return Estimate(math.exp(fmean(map(math.log, values))), math.nan, 1)
-
-
-def _noise(metric: str, noise: Sequence[MeasuredPoint]) -> tuple[Noise | None, Noise | None]:
+def _noise(noise: Estimates) -> tuple[Noise | None, Noise | None]:
     """Return how well a point repeats, and how well the mean of all points does.
 
     The points of one repetition are slow together, so that several add no degrees of freedom.
     """
-    rows = [row for row in _table(metric, [noise]).values() if len(row) > 1]
+    rows = [row for row in noise.values() if len(row) > 1]
     if not rows:
         return None, None
-    most = max(map(len, rows))
-    point = Noise(fmean(variance(map(math.log, row.values())) for row in rows), most - 1)
+    spreads = [variance(math.log(one.value) for one in row.values()) for row in rows]
+    point = Noise(fmean(spreads), max(map(len, rows)) - 1)
     whole = [row for row in rows if row.keys() == rows[0].keys()]
     means = [math.log(_geometric_mean([row[source] for row in whole]).value) for source in rows[0]]
     return point, Noise(variance(means), len(means) - 1)

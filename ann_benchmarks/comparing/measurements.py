@@ -16,13 +16,12 @@ from typing import Any
 
 from ann_benchmarks.common.text import from_json
 from ann_benchmarks.fields.rows import FIELDS
-from ann_benchmarks.results.equal_recall import Standing
-from ann_benchmarks.results.intervals import Interval
-from ann_benchmarks.results.judging import Estimate
-from ann_benchmarks.results.measurement import of_runs, throughput
+from ann_benchmarks.results.measurement import numbers, speed_of, throughput
 from ann_benchmarks.results.metrics import all_metrics
-from ann_benchmarks.results.percentiles import known_percentile
-from ann_benchmarks.results.speeds import Speed, numbers, speed_of
+from ann_benchmarks.statistics.differences import Estimate
+from ann_benchmarks.statistics.intervals import Interval
+from ann_benchmarks.statistics.percentiles import known_percentile
+from ann_benchmarks.statistics.speeds import Speed, Standing
 
 Key = tuple[str, ...]
 LONG = 3  # repetitions to a stretch of one side, on average; 17% of random orders of five and five have it
@@ -122,7 +121,7 @@ def _throughput(point: MeasuredPoint) -> Estimate:
 
 def _median(point: MeasuredPoint) -> Estimate:
     """Return the median latency of all runs, with the spread of the logarithms of theirs."""
-    runs = of_runs(point.attrs, "run_p50")
+    runs = [seconds for seconds in numbers(point.attrs.get("run_p50")) if seconds > 0]
     spread = variance(map(math.log, runs)) if len(runs) > 1 else math.nan
     return Estimate(_percentile("p50")(point).value, spread, max(len(runs), 1))
 
@@ -148,6 +147,7 @@ def _cpu(point: MeasuredPoint) -> Estimate:
     return found if math.isnan(of_pooler) else found._replace(value=found.value + 1e3 * of_pooler)
 
 
+Estimates = dict[Key, dict[int, Estimate]]  # by point and repetition
 BLOCKS = [f"{of}_blocks_{how}_per_query" for of in ("index", "table") for how in ("hit", "read")]
 METRICS: dict[str, ComparedMetric] = {
     "qps": ComparedMetric(all_metrics["qps"].title, _throughput, "faster", "slower"),
@@ -162,6 +162,23 @@ METRICS: dict[str, ComparedMetric] = {
         "Index (MB)", _sum("index_size", scale=1 / 1024), "larger", "smaller", True, drifts=False
     ),
 }
+
+
+def by_key(side: Iterable[MeasuredPoint]) -> dict[Key, list[MeasuredPoint]]:
+    """Return the repetitions of each point."""
+    groups: dict[Key, list[MeasuredPoint]] = {}
+    for point in side:
+        groups.setdefault(point.key, []).append(point)
+    return groups
+
+
+def known_estimates(metric: str, points: Iterable[MeasuredPoint]) -> Estimates:
+    """Return the known values of a metric, by point and repetition."""
+    found: Estimates = {}
+    for point in points:
+        if (estimate := point.estimate(metric)) is not None:
+            found.setdefault(point.key, {})[point.source] = estimate
+    return found
 
 
 def are_in_blocks(a: Sequence[MeasuredPoint], b: Sequence[MeasuredPoint]) -> bool:

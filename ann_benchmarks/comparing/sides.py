@@ -13,14 +13,13 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError, closest
 from ann_benchmarks.common.names import matching
 from ann_benchmarks.fields.series import BESIDE
-from ann_benchmarks.results.equal_recall import Standing, standing
 from ann_benchmarks.results.file import RESULTS_FOLDER, read_attributes, read_more
-from ann_benchmarks.results.judging import Estimate
-from ann_benchmarks.results.percentiles import QUERIES
 from ann_benchmarks.results.records import SUFFIX, Rate, Record, read_record
 from ann_benchmarks.results.runs import skipped
+from ann_benchmarks.statistics.percentiles import QUERIES
+from ann_benchmarks.statistics.speeds import Standing, find_standing
 
-from .measurements import QUICK, QUICK_SHARE, Key, MeasuredPoint
+from .measurements import QUICK, QUICK_SHARE, Key, MeasuredPoint, by_key
 
 ID_LENGTH = 6  # hexadecimal digits
 ENDINGS = (".hdf5", SUFFIX)
@@ -186,19 +185,6 @@ def _attributes(record: Record, rate: Rate, is_query: bool) -> dict[str, object]
     }
 
 
-def by_key(side: Iterable[MeasuredPoint]) -> dict[Key, list[MeasuredPoint]]:
-    """Return the repetitions of each point."""
-    groups: dict[Key, list[MeasuredPoint]] = {}
-    for point in side:
-        groups.setdefault(point.key, []).append(point)
-    return groups
-
-
-def estimates(metric: str, points: Iterable[MeasuredPoint]) -> list[Estimate]:
-    """Return the known values of a metric."""
-    return [found for point in points if (found := point.estimate(metric)) is not None]
-
-
 def estimate_at_recall(side: Sequence[MeasuredPoint], recall: float) -> list[MeasuredPoint]:
     """Return each series' repetitions as they are at a recall; UserError where no series reaches it.
 
@@ -212,7 +198,7 @@ def estimate_at_recall(side: Sequence[MeasuredPoint], recall: float) -> list[Mea
     found = []
     for key, points in series.items():
         speeds = [replace(one[0].speed, rates=[r for m in one for r in m.speed.rates]) for one in points]
-        if stands := standing(speeds, recall):
+        if stands := find_standing(speeds, recall):
             found += [replace(point, key=(*key, "")) for point in _repetitions(points, stands)]
     if not found:
         raise UserError(f"no point reaches a recall of {recall:g}: {side[0].path.parent} and others")

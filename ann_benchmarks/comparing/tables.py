@@ -11,11 +11,11 @@ from typing import Any
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import counted, figure_text, size_text
 from ann_benchmarks.common.text import clean_lines, clean_text
-from ann_benchmarks.results.judging import Difference
+from ann_benchmarks.statistics.differences import Difference
 
 from .matching import PointPair, SideBySide
 from .measurements import METRICS, MeasuredPoint, properties
-from .sides import ResultFilter, estimates, read_all, results_below, run_folders, run_id
+from .sides import ResultFilter, read_all, results_below, run_folders, run_id
 from .verdicts import (
     ALL_POINTS,
     Criteria,
@@ -240,7 +240,7 @@ def _row(folder: Path, read: list[MeasuredPoint]) -> list[str]:
 
 
 def _range(read: list[MeasuredPoint], metric: str) -> str:
-    values = sorted(found.value for found in estimates(metric, read))
+    values = sorted(found.value for m in read if (found := m.estimate(metric)))
     return " to ".join(dict.fromkeys(figure_text(v) for v in values[:: max(len(values) - 1, 1)])) or "-"
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ann_benchmarks.common.numbers import counted
-from ann_benchmarks.results.intervals import Interval
-from ann_benchmarks.results.judging import HIGHER, LOWER, MANY, NOISY, Difference
+from ann_benchmarks.statistics.differences import HIGHER, LOWER, MANY, NOISY, Difference
+from ann_benchmarks.statistics.intervals import Interval
 
 from .matching import PointPair, SideBySide
 from .measurements import MACHINE, METRICS, MeasuredPoint, properties, property_names
@@ -84,8 +84,7 @@ def failures(compared: SideBySide, criteria: Criteria) -> list[str]:
 
     Half of the error rate is for the geometric mean, half for the points (a single point is tested once).
     """
-    metric = compared.judged_by
-    found = compared.metrics.get(metric)
+    metric, found = compared.judged_by, compared.judged
     if found is None:
         return []
     is_one = len(found.points) == 1
@@ -104,7 +103,7 @@ def status(compared: SideBySide, criteria: Criteria, has_to_see: bool = False) -
     """Return the exit status of --fail-if-slower; with `has_to_see`, noise that could hide it is 2, too."""
     if failures(compared, criteria):
         return SLOWER
-    found = compared.metrics.get(compared.judged_by)
+    found = compared.judged
     if found is None or not found.mean.is_sure:
         return UNDECIDED
     is_noisy = found.mean.verdict(criteria.error_rate, criteria.worth) == NOISY
@@ -122,14 +121,14 @@ def conclusion(compared: SideBySide, criteria: Criteria, has_to_see: bool = Fals
     """Return what --fail-if-slower decides, in one sentence with the ratio of all points and its interval."""
     found_status = status(compared, criteria, has_to_see)
     decided = WORDS[found_status].format(worth=percent(criteria.worth))
-    found = compared.metrics.get(compared.judged_by)
+    found = compared.judged
+    title = METRICS[compared.judged_by].title
     if found is None:
-        return f"{decided}: {METRICS[compared.judged_by].title} is not known for both sides"
+        return f"{decided}: {title} is not known for both sides"
     low, high = found.mean.interval(criteria.error_rate)
     known = not math.isnan(low)
     bounds = f"{criteria.confidence} interval {low:.3f} to {high:.3f}" if known else "interval unknown"
     over = "" if len(found.points) == 1 else f", the geometric mean of {len(found.points)} points"
-    title = METRICS[compared.judged_by].title
     worst = "".join(f"; {text}" for text in failures(compared, criteria) if not text.startswith(ALL_POINTS))
     is_noisy = found_status != SLOWER and found.mean.verdict(criteria.error_rate, criteria.worth) == NOISY
     hidden = "; the noise could hide it" if is_noisy else ""
@@ -138,7 +137,7 @@ def conclusion(compared: SideBySide, criteria: Criteria, has_to_see: bool = Fals
 
 def warnings(compared: SideBySide, criteria: Criteria) -> Iterator[str]:
     """Say what the reader of the figures has to know."""
-    found = compared.metrics.get(compared.judged_by)
+    found = compared.judged
     if found is None:
         yield f"{METRICS[compared.judged_by].title} is not known for both sides"
         return

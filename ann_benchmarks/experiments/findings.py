@@ -11,17 +11,17 @@ from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.reporting.content import Finding
 from ann_benchmarks.results.at_recall import (
     AtRecall,
-    as_it_is,
     indexes_at_recall,
     is_known,
     ratio_of_throughputs,
+    uninterpolated,
 )
-from ann_benchmarks.results.contest import Ratio, ratio_once
-from ann_benchmarks.results.judging import ERROR_RATE
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.records import Rate, Record
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.results.speeds import ROUNDING
+from ann_benchmarks.statistics.contests import ratio_once
+from ann_benchmarks.statistics.differences import ERROR_RATE
+from ann_benchmarks.statistics.speeds import ROUNDING
 
 from .schema import Claim
 
@@ -109,48 +109,43 @@ def judged(claim: Claim, points: Sequence[StepPoint]) -> Finding:
 
 def ratio(claim: Claim, points: Sequence[StepPoint]) -> tuple[Value, str]:
     """Return the value of one selection over that of another, judged as in all reports."""
-    above = best(claim, claim.of, points)
     below_claim = replace(claim, metric=claim.to_metric or claim.metric)
+    above = best(claim, claim.of, points)
     below = best(below_claim, claim.to or claim.of, points)
-    if not below.value:
-        raise LookupError(f"{below_claim.metric} is 0, by which nothing can be divided")
     details = f"{three_digits(above.value)} to {three_digits(below.value)}"
-    found = judged_ratio(above, below, ERROR_RATE)
-    if found is None:
-        return Value(above.value / below.value), details
-    return value_of_ratio(found), details if found.rounds else f"{details}, {found.how}"
-
-
-def judged_ratio(above: Value, below: Value, error_rate: float) -> Ratio | None:
-    """Compare two throughputs or two rates of workloads; None for what has no noise that is known."""
-    if above.at and below.at:
-        return ratio_of_throughputs(above.at, below.at, error_rate)
-    if above.rate and below.rate and above.value > 0:
-        return ratio_once(above.rate.estimate, below.rate.estimate, error_rate)
-    return None
-
-
-def value_of_ratio(found: Ratio) -> Value:
-    """Return a ratio with its interval, which has no lower end where the second side may be faster."""
-    low, high = found.interval or (math.nan, math.nan)
-    return Value(found.value, low if found.is_fair else 0.0, high)
+    return judged_ratio(above, below, below_claim.metric, details)
 
 
 def spread(claim: Claim, points: Sequence[StepPoint]) -> tuple[Value, str]:
     """Return the largest over the smallest of the best values of each group."""
     groups = {str(point.attrs.get(claim.over)) for point in selected(claim.of, points)}
     found = [best(claim, {**claim.of, claim.over: group}, points) for group in sorted(groups)]
-    values = sorted(found, key=lambda one: one.value)
-    if len(values) < 2:
-        raise LookupError(f"{len(values)} values of {claim.over} measured: a spread needs two")
-    least, most = values[0], values[-1]
-    if not least.value:
-        raise LookupError(f"the least {claim.metric} is 0, by which nothing can be divided")
+    if len(found) < 2:
+        raise LookupError(f"{len(found)} values of {claim.over} measured: a spread needs two")
+    least, most = min(found, key=lambda one: one.value), max(found, key=lambda one: one.value)
     details = f"from {three_digits(least.value)} to {three_digits(most.value)}"
-    wide = judged_ratio(most, least, ERROR_RATE / math.comb(len(values), 2))
-    if wide is None:
-        return Value(most.value / least.value), details
-    return value_of_ratio(wide), details if wide.rounds else f"{details}, {wide.how}"
+    return judged_ratio(most, least, claim.metric, details, ERROR_RATE / math.comb(len(found), 2))
+
+
+def judged_ratio(
+    above: Value, below: Value, metric: str, details: str, error_rate: float = ERROR_RATE
+) -> tuple[Value, str]:
+    """Return a ratio of two values and its details.
+
+    It has an interval for two throughputs or two rates of workloads: the noise of others is not known. That
+    has no lower end where the second side may be faster.
+    """
+    if not below.value:
+        raise LookupError(f"{metric} is 0, by which nothing can be divided")
+    if above.at and below.at:
+        found = ratio_of_throughputs(above.at, below.at, error_rate)
+    elif above.rate and below.rate and above.value > 0:
+        found = ratio_once(above.rate.estimate, below.rate.estimate, error_rate)
+    else:
+        return Value(above.value / below.value), details
+    low, high = found.interval or (math.nan, math.nan)
+    known = Value(found.value, low if found.is_fair else 0.0, high)
+    return known, details if found.rounds else f"{details}, {found.how}"
 
 
 COMPARED: Mapping[str, Callable[[Claim, Sequence[StepPoint]], tuple[Value, str]]] = {
@@ -171,7 +166,7 @@ def best(claim: Claim, selection: Mapping[str, Any], points: Sequence[StepPoint]
     runs = [point.outcome for point in chosen if isinstance(point.outcome, Run)]
     records = [point.outcome for point in chosen if isinstance(point.outcome, Record)]
     if claim.at_recall is None:
-        standings = [as_it_is(run) for run in runs if is_known(run)]
+        standings = [uninterpolated(run) for run in runs if is_known(run)]
     else:
         standings = [at for at, _ in indexes_at_recall(runs, claim.at_recall)]
         records = [record for record in records if workload_may_reach(record, claim.at_recall)]

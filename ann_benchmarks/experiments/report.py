@@ -19,7 +19,7 @@ from ann_benchmarks.reporting.content import Chapter, Report
 from ann_benchmarks.reporting.report import write_report
 from ann_benchmarks.results.metrics import TARGET_RECALL
 from ann_benchmarks.results.records import Record
-from ann_benchmarks.results.runs import LeftOut, Run, load_runs_of
+from ann_benchmarks.results.runs import LeftOut, Run, load_runs
 from ann_benchmarks.run.request import Request
 from ann_benchmarks.submission.bundle import BundleRequest
 from ann_benchmarks.submission.manifest import DIVISIONS, OPEN
@@ -168,7 +168,8 @@ def results_of(step: Step, request: Request, jobs_of: JobsOf, recompute: bool = 
         if path.exists():
             written[job.procedure.workload is not None].append(path)
     left_out: LeftOut = {}
-    outcomes: dict[Path, Run | Record] = dict(load_runs_of(written[False], recompute, left_out=left_out))
+    runs = load_runs(written[False], recompute, left_out=left_out)
+    outcomes: dict[Path, Run | Record] = {run.path: run for run in runs}
     outcomes |= {record.path: record for record in readable_records(written[True])}
     points = [StepPoint(step.name, *places[path], outcome) for path, outcome in outcomes.items()]
     there = {named(*places[path]) for path in outcomes}

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.results.intervals import Interval
-from ann_benchmarks.results.warnings import Remark
+from ann_benchmarks.results.remarks import Remark
+from ann_benchmarks.statistics.intervals import Interval
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from ann_benchmarks.results.environment import (
     new_mark,
 )
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, iter_result_paths, read_attributes, result_path
+from ann_benchmarks.results.measurement import OVERSTATED
 from ann_benchmarks.results.records import SUFFIX, read_record
-from ann_benchmarks.results.speeds import OVERSTATED
 
 SAME_INDEX = (TRUTH_ATTRIBUTE, "index_build_time")  # no two builds take the same number of seconds
 _KEPT = (*SAME_INDEX, "target_recall", "target_parameter", "target_value", OVERSTATED)

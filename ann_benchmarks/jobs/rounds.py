@@ -11,8 +11,8 @@ from statistics import fmean
 
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.numbers import read_number
-from ann_benchmarks.results.contest import FEWEST_ROUNDS
-from ann_benchmarks.results.judging import ERROR_RATE, LOOKS_SHARE, Difference, difference_of_pairs
+from ann_benchmarks.statistics.contests import FEWEST_ROUNDS
+from ann_benchmarks.statistics.differences import ERROR_RATE, LOOKS_SHARE, Difference, difference_of_pairs
 
 FEWEST_OF_A_WIDTH = 9  # before the width of an interval is believed
 MOST_ROUNDS = 200

@@ -10,8 +10,7 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.fields.rows import OWN_DRIVER
 from ann_benchmarks.fields.series import Series
-from ann_benchmarks.results.length import AMPLE
-from ann_benchmarks.results.percentiles import LEAST_BEYOND, PERCENTILES, least_relaxations
+from ann_benchmarks.statistics.percentiles import AMPLE, LEAST_BEYOND, PERCENTILES, least_relaxations
 
 from .orders import QueryOrder, poisson_arrivals
 from .search import CLOSE_ENOUGH

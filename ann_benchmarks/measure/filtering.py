@@ -12,8 +12,8 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.filters import Filter, FilteredVector, RowAttributes, passing
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.plugin import Plugin
-from ann_benchmarks.results.intervals import share_interval
-from ann_benchmarks.results.percentiles import shown_percentile
+from ann_benchmarks.statistics.intervals import share_interval
+from ann_benchmarks.statistics.percentiles import shown_percentile
 
 LEAST_RANGE = 10  # times the smallest number of matches, that the largest one has
 _PERCENTILES = ("p50", "p99")

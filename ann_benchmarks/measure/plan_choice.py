@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ann_benchmarks.plugin import PlanAnswers
-from ann_benchmarks.results.intervals import CONFIDENCE
+from ann_benchmarks.statistics.intervals import CONFIDENCE
 
 from .timed import Subject
 

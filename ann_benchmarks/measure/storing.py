@@ -21,19 +21,23 @@ from ann_benchmarks.monitoring.stored import GROUP, group_writer, monitored
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.environment import environment_of
 from ann_benchmarks.results.file import RESULT_FORMAT, TRUTH_ATTRIBUTE, truth_mark, write_result
-from ann_benchmarks.results.intervals import (
+from ann_benchmarks.results.measurement import (
+    EXACT_SEARCH,
+    PARTS,
+    completeness_of_each,
+    recall_of_each,
+    recall_parts,
+)
+from ann_benchmarks.results.remarks import main_wait, remarks
+from ann_benchmarks.results.truth import Truth
+from ann_benchmarks.statistics.intervals import (
     FEWEST_RUNS,
     Interval,
     mean_interval,
     runs_disagree,
     share_interval,
 )
-from ann_benchmarks.results.length import relaxations
-from ann_benchmarks.results.percentiles import known_percentile, stored_percentiles
-from ann_benchmarks.results.recall import completeness_of_each, recall_of_each
-from ann_benchmarks.results.speeds import EXACT_SEARCH, PARTS, recall_parts
-from ann_benchmarks.results.truth import Truth
-from ann_benchmarks.results.warnings import main_wait, remarks
+from ann_benchmarks.statistics.percentiles import known_percentile, relaxations, stored_percentiles
 
 from .answers import require_complete, require_no_better
 from .filtering import decile_figures, filter_figures

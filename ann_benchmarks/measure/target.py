@@ -11,8 +11,8 @@ from ann_benchmarks.jobs.places import value_found_before
 from ann_benchmarks.load.search import ROUNDING, overstatement, smallest_reaching
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.plugin import SearchedArgument
-from ann_benchmarks.results.speeds import OVERSTATED
-from ann_benchmarks.results.warnings import Remark
+from ann_benchmarks.results.measurement import OVERSTATED
+from ann_benchmarks.results.remarks import Remark
 
 from .timed import Subject
 

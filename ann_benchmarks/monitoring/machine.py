@@ -19,7 +19,7 @@ from typing import TypeVar
 import numpy as np
 import psutil
 
-from ann_benchmarks.results.warnings import MOST_OTHERS
+from ann_benchmarks.results.remarks import MOST_OTHERS
 
 # What systems lack, or keep from a user or a container.
 _UNAVAILABLE = (psutil.Error, OSError, RuntimeError, NotImplementedError, AttributeError, ValueError)

@@ -13,10 +13,10 @@ from ann_benchmarks.data.datasets import canonical_name, make_truth_file
 from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.measurement import has_mean_throughput
 from ann_benchmarks.results.metrics import QPS_AT_RECALL
-from ann_benchmarks.results.percentiles import PERCENTILES, least_queries
 from ann_benchmarks.results.runs import Run, load_runs
 from ann_benchmarks.results.tails import tails_at
-from ann_benchmarks.results.warnings import of_environments
+from ann_benchmarks.results.warnings import server_warnings
+from ann_benchmarks.statistics.percentiles import PERCENTILES, least_queries
 from ann_benchmarks.views.chosen import ALL, Choice, check_reached, checked_target, chosen, without_results
 from ann_benchmarks.views.facets import FACETS, NO_FACET, panels
 from ann_benchmarks.views.filters import NO_DEFAULTS, filter_tables, view_filters
@@ -258,7 +258,7 @@ MODES: dict[str, tuple[Callable[[PlotRequest, float], Drawing], str]] = {
 
 def announce(choice: Choice, more: Iterable[str] = (), environments: bool = True) -> None:
     """Say how the drawn results differ in their environments, and what was left out."""
-    for text in of_environments(choice.runs) if environments else ():
+    for text in server_warnings(choice.runs) if environments else ():
         warn(text)
     for text in [*choice.notes, *more]:
         print(text)

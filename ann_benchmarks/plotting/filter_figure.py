@@ -14,9 +14,9 @@ from matplotlib.lines import Line2D
 
 from ann_benchmarks.common.numbers import percent_text
 from ann_benchmarks.results.filtered import UnderFilter
-from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.metrics import drawable
 from ann_benchmarks.results.runs import interval
+from ann_benchmarks.statistics.intervals import Interval
 from ann_benchmarks.views.filters import FilterView
 from ann_benchmarks.views.points import Point
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.results.measurement import Measurement
+from ann_benchmarks.results.measurement import RECALL_SLACK, Measurement, recall_of_each
 from ann_benchmarks.results.metrics import ResultMetric, all_metrics, relative_error
-from ann_benchmarks.results.recall import RECALL_SLACK, recall_of_each
 from ann_benchmarks.results.truth import Truth
 
 Rows = Sequence[Sequence[float]]  # of distances, one for each query; none need be as long as another

@@ -7,9 +7,9 @@ from typing import Any
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import UNKNOWN, figure_text, plain_number
 from ann_benchmarks.published import Published, PublishedTable, Row, published
-from ann_benchmarks.published.selecting import Selection, curve_name, rows_where, select
-from ann_benchmarks.results.intervals import interval_text
+from ann_benchmarks.published.selecting import curve_name, rows_where, select
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics
+from ann_benchmarks.statistics.intervals import interval_text
 from ann_benchmarks.views.points import Point, ordered, over_first
 from ann_benchmarks.views.tiers import TierLine, relative_lines
 
@@ -102,10 +102,10 @@ def published_column(metric: str) -> str:
     raise UserError(f"published figures have no {metric}{hint}: choose from {known}")
 
 
-def read_series(requested: Mapping[str, Any] | Selection) -> PublishedPoints:
+def read_series(requested: Mapping[str, Any]) -> PublishedPoints:
     """Return the curves of a selection ({"published": NAME, "x": ..., "y": ...})."""
     source, found = select(requested)
-    series = {curve.name or source.name: [Point(x, y) for x, y in curve.points] for curve in found}
+    series = {name or source.name: [Point(x, y) for x, y in points] for name, points in found.items()}
     return PublishedPoints(source.label, series, True, source.origin)
 
 

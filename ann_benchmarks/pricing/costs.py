@@ -9,11 +9,10 @@ from pathlib import Path
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import three_digits
 from ann_benchmarks.load.request import Objective
-from ann_benchmarks.results.at_recall import AtRecall, at_recall, is_known, may_reach
-from ann_benchmarks.results.built import built_index
-from ann_benchmarks.results.equal_recall import WITHIN
-from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.results.at_recall import AtRecall, at_recall, built_index, is_known, may_reach
 from ann_benchmarks.results.runs import Run, interval, number
+from ann_benchmarks.statistics.intervals import Interval
+from ann_benchmarks.statistics.speeds import WITHIN
 
 from .prices import PriceList, Quote, read_prices
 from .servers import MeasuredServer, measured_server, needed_capacity

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import KIB, UNKNOWN, plain_number, size_text
 from ann_benchmarks.results.comparable import is_on_tier
+from ann_benchmarks.results.measurement import EXACT_SEARCH
 from ann_benchmarks.results.runs import Run, number
-from ann_benchmarks.results.speeds import EXACT_SEARCH
 
 from .prices import Capacity
 

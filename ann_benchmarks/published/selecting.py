@@ -1,7 +1,6 @@
 """Curves out of published tables: which rows, what over what, absolute or over the first point."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -10,80 +9,48 @@ from ann_benchmarks.common.errors import UserError
 from . import TEXT, Published, PublishedTable, Row, published
 
 FIRST = "first"
+SELECTION_KEYS = ("published", "x", "y", "table", "where", "by", "normalise")
+Points = list[tuple[float, float]]  # x and y, in ascending x
 
 
-@dataclass(frozen=True)
-class Selection:
-    """What is requested: a curve of `y` over `x`, one for each value of the columns `by`.
+def select(requested: Mapping[str, Any]) -> tuple[Published, dict[str, Points]]:
+    """Return the file and the curves of a selection by name: `y` over `x`, one for each value of `by`.
 
-    `where` gives the value of a column, or several values that will all do. `normalise` is "" or "first".
+    It is {"published": NAME, "x": COLUMN, "y": COLUMN}. `table` is the first that has the columns, unless it
+    is named; `where` gives the value of columns, or several that will all do; `by` is a column or several;
+    `normalise` may be "first". UserError names a mistake, or the row or column that is lacking.
     """
-
-    published: str
-    x: str
-    y: str
-    table: str = ""  # the first that has the columns
-    where: Mapping[str, Any] = field(default_factory=dict)
-    by: Sequence[str] = ()
-    normalise: str = ""
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Pairs of x and y in ascending x. `name` distinguishes it from the others of its table."""
-
-    name: str
-    points: Sequence[tuple[float, float]]
-
-
-def parse_selection(requested: Mapping[str, Any]) -> Selection:
-    """Return a selection as one writes it, {"published": NAME, "table": ...}; UserError names a mistake."""
-    known = list(Selection.__dataclass_fields__)
     for key in requested:
-        if key not in known:
-            raise UserError(f"unknown key '{key}' in a selection of published figures: {', '.join(known)}")
+        if key not in SELECTION_KEYS:
+            known = ", ".join(SELECTION_KEYS)
+            raise UserError(f"unknown key '{key}' in a selection of published figures: {known}")
     for key in ("published", "x", "y"):
         if not isinstance(requested.get(key), str):
             raise UserError(f"a selection of published figures has no '{key}': give a name")
-    by, where = requested.get("by", ()), requested.get("where") or {}
+    x, y, where, by = requested["x"], requested["y"], requested.get("where") or {}, requested.get("by", ())
     if not isinstance(where, Mapping):
         raise UserError("'where' of published figures must be columns with values, such as clients: 1")
     if requested.get("normalise") not in (None, "", FIRST):
         raise UserError(f"'normalise' of published figures can only be '{FIRST}'")
-    return Selection(
-        requested["published"],
-        requested["x"],
-        requested["y"],
-        requested.get("table") or "",
-        where,
-        [by] if isinstance(by, str) else list(by),
-        requested.get("normalise") or "",
-    )
-
-
-def select(requested: Mapping[str, Any] | Selection) -> tuple[Published, list[Curve]]:
-    """Return the file and the curves of a selection; UserError if a row or a column is lacking."""
-    selection = requested if isinstance(requested, Selection) else parse_selection(requested)
-    source = published(selection.published)
-    columns = [selection.x, selection.y, *selection.where, *selection.by]
-    table = source.table(selection.table) if selection.table else source.table_with(*columns)
+    source = published(requested["published"])
+    by = [by] if isinstance(by, str) else list(by)
+    columns = [x, y, *where, *by]
+    table = source.table(requested["table"]) if requested.get("table") else source.table_with(*columns)
     table.check(*columns)
-    for column in (selection.x, selection.y):
+    for column in (x, y):
         if table.columns[column] == TEXT:
             raise UserError(f"{table.place}: the column '{column}' of '{table.name}' holds no numbers")
     groups: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows_where(table, selection.where):
-        groups.setdefault(tuple(row[column] for column in selection.by), []).append(row)
-    curves = []
+    for row in rows_where(table, where):
+        groups.setdefault(tuple(row[column] for column in by), []).append(row)
+    curves: dict[str, Points] = {}
     for values, rows in groups.items():
-        points = pairs(table, rows, selection.x, selection.y)
-        if points:
-            if selection.normalise == FIRST:
+        if points := pairs(table, rows, x, y):
+            if requested.get("normalise"):
                 if not points[0][1]:
                     raise UserError("published figures cannot be divided by a first point of 0")
-                points = [(x, y / points[0][1]) for x, y in points]
-            named = dict(zip(selection.by, values, strict=True)) or selection.where
-            curves.append(Curve(curve_name(table, named), points))
+                points = [(at, value / points[0][1]) for at, value in points]
+            curves[curve_name(table, dict(zip(by, values, strict=True)) or where)] = points
     return source, curves
 
 
@@ -105,7 +72,7 @@ def rows_where(table: PublishedTable, where: Mapping[str, Any]) -> list[Row]:
     return rows
 
 
-def pairs(table: PublishedTable, rows: Sequence[Row], x: str, y: str) -> list[tuple[float, float]]:
+def pairs(table: PublishedTable, rows: Sequence[Row], x: str, y: str) -> Points:
     """Return x and y of rows that have both, by x; UserError if two rows have the same x."""
     known = sorted((row for row in rows if row[x] is not None and row[y] is not None), key=lambda row: row[x])
     for row, other in pairwise(known):

@@ -6,18 +6,12 @@ from dataclasses import dataclass
 
 from ann_benchmarks.common.numbers import size_text, three_digits
 from ann_benchmarks.results.at_recall import may_reach
-from ann_benchmarks.results.comparable import (
-    Comparison,
-    comparisons,
-    is_on_tier,
-    ram,
-    with_least_memory,
-)
-from ann_benchmarks.results.equal_recall import BETWEEN, EXACT, WITHIN
-from ann_benchmarks.results.judging import ERROR_RATE
+from ann_benchmarks.results.comparable import Comparison, comparisons, is_on_tier, least_memory, ram
+from ann_benchmarks.results.measurement import OVERSTATED
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run, number
-from ann_benchmarks.results.speeds import OVERSTATED
+from ann_benchmarks.statistics.differences import ERROR_RATE
+from ann_benchmarks.statistics.speeds import BETWEEN, EXACT, WITHIN
 from ann_benchmarks.views.filters import filter_statements
 from ann_benchmarks.views.memory import MemoryNeed, memory_in_short, memory_statements, needs
 from ann_benchmarks.views.parts import (
@@ -89,11 +83,11 @@ def speed_statements(
     # One client, and the most of them: what lies between is in the pictures.
     shown = [reaching[0], *reaching[-1:]] if len(reaching) > 1 else reaching
     need = needs(runs, target)
-    scarce = [least for one in shown if (least := with_least_memory(runs, target, one))]
+    scarce = [least for one in shown if (least := least_memory(runs, target, one))]
     rate = error_rate / (len(shown) + len(scarce))  # all statements together err at error_rate
     return [
         *in_short(shown, scarce, need, rate),
-        *(Statement(f"Speed, {one.who_asks}", speed(one, rate)) for one in shown),
+        *(Statement(f"Speed, {one.client_text}", speed(one, rate)) for one in shown),
         *missed(runs, target),
         *tail_statements(reaching[0].fastest.values()),
         *costs(reaching[0]),
@@ -138,7 +132,7 @@ def ranking(comparison: Comparison, error_rate: float) -> str:
         doubts = [doubt(comparison.fastest[name], comparison.fastest[other])[0] for other in apart]
         behind += f" ({certainty_of_all(apart.values(), doubts)})"
     filter = comparison.runs[0].series.filter
-    who = f"with {comparison.who_asks}" + (f" under the filter {filter}" if filter else "")
+    who = f"with {comparison.client_text}" + (f" under the filter {filter}" if filter else "")
     if not alike:
         is_sure = all(found.is_sure for found in ratios.values())
         return f"{who}, {name} is {'the fastest:' if is_sure else 'ahead:'} {behind}"
@@ -161,7 +155,7 @@ def speed(comparison: Comparison, error_rate: float) -> str:
     name, *others = comparison.fastest
     is_ahead = ratios and all(found.is_sure and found.recall is None for found in ratios.values())
     sentences = [
-        f"At a recall of {comparison.target:g}{comparison.where}, {name}"
+        f"At a recall of {comparison.target:g}{comparison.place_text}, {name}"
         f" {'is the fastest:' if is_ahead else 'answers'} {pace(comparison, name)}."
     ]
     for other in others:
@@ -179,8 +173,7 @@ def speed(comparison: Comparison, error_rate: float) -> str:
 
 def pace(comparison: Comparison, name: str) -> str:
     """Write the throughput of an algorithm at the recall, and the recall and tail latency behind it."""
-    standing = comparison.contest.standings[name]
-    runs = comparison.chosen(name, standing)
+    runs, standing = comparison.at_recall[name].runs, comparison.at_recall[name].standing
     recalls = [run.metrics["recall"] for run in runs]
     recall = f"recall {recalls[0]:.3f}"
     if standing.reach == BETWEEN:
@@ -222,7 +215,7 @@ def unmeasured(
     elif compared and all(comparison.clients > 1 for comparison in compared):
         open_questions.append("one client (run.py --clients 1)")
     open_questions += [
-        f"all of {listed(sorted(families))} with {comparison.who_asks} under the same conditions"
+        f"all of {listed(sorted(families))} with {comparison.client_text} under the same conditions"
         for comparison in alone[:3]
     ]
     if not has_memory and not any(is_on_tier(run) for run in runs):

@@ -7,7 +7,7 @@ from typing import Any
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import KIB, UNKNOWN, figure_text, size_text
 from ann_benchmarks.plotting.styles import LIGHT_COLORS
-from ann_benchmarks.results.built import build_arguments
+from ann_benchmarks.results.at_recall import build_arguments
 from ann_benchmarks.results.runs import Run, number
 from ann_benchmarks.views.parts import known_table
 

@@ -10,7 +10,7 @@ from ann_benchmarks.common.numbers import UNKNOWN, counted
 from ann_benchmarks.pricing.costs import ServerCost
 from ann_benchmarks.pricing.prices import PriceList
 from ann_benchmarks.pricing.servers import capacity_text
-from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.statistics.intervals import Interval
 from ann_benchmarks.views.parts import known_table
 
 from .builds import IndexNames

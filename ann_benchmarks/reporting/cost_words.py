@@ -8,9 +8,9 @@ from ann_benchmarks.pricing.costs import ServerCost, ServiceTarget
 from ann_benchmarks.pricing.prices import LOCAL, PriceList, Quote
 from ann_benchmarks.pricing.servers import capacity_text
 from ann_benchmarks.results.at_recall import LOWER_BOUND
-from ann_benchmarks.results.intervals import Interval, interval_text
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import interval
+from ann_benchmarks.statistics.intervals import Interval, interval_text
 from ann_benchmarks.views.parts import listed
 
 MOST_NAMED = 5

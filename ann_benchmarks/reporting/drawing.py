@@ -16,7 +16,6 @@ from ann_benchmarks.plotting.lines import LinePlot, draw_lines
 from ann_benchmarks.plotting.published import PublishedPoints, read_series
 from ann_benchmarks.plotting.styles import LIGHT_COLORS
 from ann_benchmarks.published import published
-from ann_benchmarks.published.selecting import Selection
 from ann_benchmarks.results.records import Record, over_time
 from ann_benchmarks.results.runs import Run, interval
 from ann_benchmarks.views.points import Point
@@ -144,7 +143,8 @@ def published_lines(name: str, where: Mapping[str, Any]) -> PublishedPoints:
         rate = next((column for column in THROUGHPUT if {"clients", column} <= set(table.columns)), None)
         if rate:
             by = [column for column in table.curves if column not in where and column != "clients"]
-            return read_series(Selection(source.name, "clients", rate, table.name, where, by))
+            chosen = {"table": table.name, "x": "clients", "y": rate, "where": where, "by": by}
+            return read_series({"published": source.name, **chosen})
     raise UserError(f"{source.path} has no table of {' or '.join(THROUGHPUT)} over clients")
 
 

@@ -18,7 +18,7 @@ def costs(comparison: Comparison) -> list[Statement]:
     sizes = {
         run.series.family: run.metrics["indexsize"] * KIB for run in runs if run.metrics["indexsize"] > 0
     }
-    which = f"For the indexes that are the fastest with {comparison.who_asks}: " if len(runs) > 1 else ""
+    which = f"For the indexes that are the fastest with {comparison.client_text}: " if len(runs) > 1 else ""
     found = []
     if seconds:
         ranked = ranked_costs(seconds, lambda s: f"{three_digits(s)} s", "as long")

@@ -6,10 +6,10 @@ from itertools import combinations
 from ann_benchmarks.common.numbers import share_text
 from ann_benchmarks.plotting.lines import COMPARED, create_recall_figure
 from ann_benchmarks.plotting.styles import assign_styles, told_apart
-from ann_benchmarks.results.intervals import Interval, interval_text
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import Run, interval
 from ann_benchmarks.results.tails import RecallTail, evenly_missed, nearly_equal, tails_at
+from ann_benchmarks.statistics.intervals import Interval, interval_text
 from ann_benchmarks.views.chosen import of_one_load
 from ann_benchmarks.views.parts import Statement, Table, listed
 

@@ -13,7 +13,7 @@ from ann_benchmarks.common.numbers import UNKNOWN
 from ann_benchmarks.plotting.styles import assign_styles
 from ann_benchmarks.results.export import write_csv
 from ann_benchmarks.results.metrics import TARGET_RECALL
-from ann_benchmarks.results.warnings import FIGURE, MOST_NAMED, of_left_out, warnings_of
+from ann_benchmarks.results.warnings import FIGURE, MOST_NAMED, left_out_warnings, warnings_of
 from ann_benchmarks.views.parts import Table
 
 from .answer import Answer, find_answers
@@ -58,7 +58,7 @@ def write_report(report: Report, folder: Path, target: float = TARGET_RECALL) ->
     """
     runs = report.runs
     found = find_answers(runs, report.records, target)
-    warned = [*of_left_out(report.left_out), *warnings_of(runs)]
+    warned = [*left_out_warnings(report.left_out), *warnings_of(runs)]
     costs = [] if report.costs is None else cost_answers(runs, target, report.costs)
     with whole_folder(folder, check_replaceable, "-o") as place:
         blocks: list[Block] = [Heading(1, report.title), *read_text(report.text), *answer_blocks(found)]

@@ -7,7 +7,7 @@ from ann_benchmarks.plotting.lines import LinePlot, draw_lines
 from ann_benchmarks.plotting.published import read_tiers
 from ann_benchmarks.plotting.tier_figure import create_tier_figure
 from ann_benchmarks.published import published
-from ann_benchmarks.results.built import build_arguments
+from ann_benchmarks.results.at_recall import build_arguments
 from ann_benchmarks.results.comparable import clients, conditions
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import Run, interval

@@ -12,19 +12,19 @@ from ann_benchmarks.published import TEXT, published
 from ann_benchmarks.published.selecting import rows_where
 from ann_benchmarks.results.at_recall import (
     AtRecall,
-    as_it_is,
     at_recall,
+    built_index,
     indexes_at_recall,
-    of_latencies,
+    latency_notes,
     ratio_of_throughputs,
+    uninterpolated,
 )
-from ann_benchmarks.results.built import built_index
 from ann_benchmarks.results.comparable import clients, comparisons, is_on_tier, ram
-from ann_benchmarks.results.intervals import interval_text
-from ann_benchmarks.results.judging import ERROR_RATE
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics, plot_label
-from ann_benchmarks.results.percentiles import PERCENTILES, least_queries
 from ann_benchmarks.results.runs import Run, interval
+from ann_benchmarks.statistics.differences import ERROR_RATE
+from ann_benchmarks.statistics.intervals import interval_text
+from ann_benchmarks.statistics.percentiles import PERCENTILES, least_queries
 from ann_benchmarks.views.parts import Table, known_table, notes_on, qps_text, speedup_text
 from ann_benchmarks.views.points import points_by_algorithm
 
@@ -108,7 +108,9 @@ def point_table(shown: Shown, best: bool = False) -> list[Block]:
     """Return all results with their intervals; with `best`, the highest QPS at the recall on each tier."""
     if not shown.runs:
         raise UserError("no result was selected")
-    found = highest_at_recall(shown.runs, shown.target) if best else [as_it_is(run) for run in shown.runs]
+    found = (
+        highest_at_recall(shown.runs, shown.target) if best else [uninterpolated(run) for run in shown.runs]
+    )
     if not found:
         raise UserError(f"no result reaches a recall of {shown.target:g}")
     found.sort(key=lambda at: (at.run.dataset, at.run.algorithm, at.run.metrics["recall"]))
@@ -132,7 +134,7 @@ def point_table(shown: Shown, best: bool = False) -> list[Block]:
             f" highest by noise: {len(found)} of {len(shown.runs)} points. All are in points.csv"
         )
     table = known_table(columns, shown.title or title, ("Curve", "Parameters", "Dataset"), ("Dataset", "k"))
-    return [table, *(part_blocks(of_latencies(found)) if best else ())]
+    return [table, *(part_blocks(latency_notes(found)) if best else ())]
 
 
 def figure_cell(run: Run, name: str) -> str:
@@ -161,7 +163,7 @@ def speedup_tables(shown: Shown, baseline: str = "") -> list[Block]:
         found = [at for at, _ in indexes_at_recall(comparison.runs, shown.target)]
         if not found:
             continue
-        conditions = f"{comparison.who_asks}{comparison.where}, at a recall of {shown.target:g}"
+        conditions = f"{comparison.client_text}{comparison.place_text}, at a recall of {shown.target:g}"
         blocks += speedup_table(sorted(found, key=lambda at: at.run.series.family), conditions, baseline)
         reaching = {at.run.series.family for at in found}
         if short := sorted({run.series.family for run in comparison.runs} - reaching):
@@ -211,7 +213,7 @@ def speedup_table(found: Sequence[AtRecall], conditions: str, baseline: str) -> 
     columns["Size improvement"] = times(sizes, False)
     best = f"{names[bases[0]]} is 1" if bases else "the worst of each column is 1"
     table = known_table(columns, f"{conditions}: each index; {best}", ["Index"])
-    return [table, *part_blocks([*notes_on(ratios, runs, base.run), *of_latencies(found)])]
+    return [table, *part_blocks([*notes_on(ratios, runs, base.run), *latency_notes(found)])]
 
 
 def published_table(shown: Shown, name: str = "", where: Mapping[str, Any] | None = None) -> list[Block]:

@@ -16,10 +16,10 @@ from ann_benchmarks.common.numbers import (
     three_digits,
 )
 from ann_benchmarks.common.text import is_number
-from ann_benchmarks.results.contest import ratio_once
-from ann_benchmarks.results.intervals import Interval, interval_text
-from ann_benchmarks.results.judging import ERROR_RATE
 from ann_benchmarks.results.records import Phase, Rate, Record
+from ann_benchmarks.statistics.contests import ratio_once
+from ann_benchmarks.statistics.differences import ERROR_RATE
+from ann_benchmarks.statistics.intervals import Interval, interval_text
 from ann_benchmarks.views.parts import Statement, Table, known_table, listed
 from ann_benchmarks.views.points import Point
 

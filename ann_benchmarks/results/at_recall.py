@@ -1,21 +1,26 @@
 """How fast results are at a recall, and which of them show it: pictures and tables have it from here."""
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ann_benchmarks.common.numbers import counted
+from ann_benchmarks.common.text import from_json
+from ann_benchmarks.statistics.contests import MEASURED_ONCE, Contest, Ratio, contest, ratio
+from ann_benchmarks.statistics.differences import ERROR_RATE
+from ann_benchmarks.statistics.intervals import NORMAL, Interval
+from ann_benchmarks.statistics.speeds import ABOVE, AT, Speed, Standing, single_standing
 
-from .built import build_arguments, built_index, difference
-from .contest import MEASURED_ONCE, Ratio, alone, contest, ratio
-from .equal_recall import ABOVE, AT, Standing
-from .intervals import NORMAL, Interval
-from .judging import ERROR_RATE
+from .measurement import speed_of
 from .runs import Run, interval
-from .speeds import Speed, speed_of
 
 LOWER_BOUND = "at least "
+LATENCY_NOTE = (
+    "The QPS are those at the target recall. Recalls and latencies are those of the measured result"
+    " next to it."
+)
+LONGEST_LABEL = 40
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -52,89 +57,15 @@ class AtRecall:
 
         It includes what a recall of other queries, and a point nearer to the recall, would change.
         """
-        bounds = [interval(run, "qps") for run in self.runs]
-        weights = [self.standing.weights[number] for number in self.standing.chosen]
         others = NORMAL * math.hypot(self.standing.recall_error, self.standing.doubt)
         below, above = [others], [others]
-        for run, known, weight in zip(self.runs, bounds, weights, strict=True):
+        for run, number in zip(self.runs, self.standing.chosen, strict=True):
+            known, weight = interval(run, "qps"), self.standing.weights[number]
             if known is None or not known.high:
                 return None
             below.append(weight * math.log(run.metrics["qps"] / known.low) if known.low else math.inf)
             above.append(weight * math.log(known.high / run.metrics["qps"]))
         return Interval(self.qps * math.exp(-math.hypot(*below)), self.qps * math.exp(math.hypot(*above)))
-
-
-def at_recall(groups: Mapping[Key, Sequence[Run]], target: float) -> dict[Key, AtRecall]:
-    """Return how groups of results stand at a recall, the fastest first, without those that do not reach it.
-
-    They are compared in the rounds that they share, where they share some.
-    """
-    known = {key: [run for run in runs if is_known(run)] for key, runs in groups.items()}
-    keys = {str(number): key for number, key in enumerate(known)}
-    speeds = {name: [*map(speed_of_run, known[key])] for name, key in keys.items()}
-    return {
-        keys[name]: AtRecall([known[keys[name]][number] for number in one.chosen], one)
-        for name, one in contest(speeds, target).standings.items()
-    }
-
-
-def of_latencies(found: Iterable[AtRecall]) -> list[str]:
-    """Say to which recall latencies belong that stand beside queries/s at another one, where some do."""
-    if not any(one.is_moved for one in found):
-        return []
-    return [
-        "The QPS are those at the target recall. Recalls and latencies are those of the measured result"
-        " next to it."
-    ]
-
-
-def as_it_is(run: Run) -> AtRecall:
-    """Return a result as it stands at its own recall."""
-    return AtRecall([run], alone(speed_of_run(run)))
-
-
-def ratio_of_throughputs(first: AtRecall, second: AtRecall, error_rate: float = ERROR_RATE) -> Ratio:
-    """Return how many times as fast the first is as the second.
-
-    The same arguments on the same index find the same neighbours: the recall then adds no doubt.
-    """
-    standings = first.standing, second.standing
-    if [*map(_found_by, first.runs)] == [*map(_found_by, second.runs)]:
-        standings = _as_found(first.standing), _as_found(second.standing)
-    return replace(ratio(*standings, error_rate), how=how_measured(first.run, second.run))
-
-
-def how_measured(first: Run, second: Run) -> str:
-    """Say in words how two results were measured that are not compared in the rounds that they share."""
-    one, other = speed_of_run(first), speed_of_run(second)
-    if not one.by_round or not other.by_round:
-        return MEASURED_ONCE
-    if one.mark != other.mark:
-        return "measured in rounds of their own, at different times"
-    shared = len(one.by_round.keys() & other.by_round.keys())
-    return f"measured in {counted(shared, 'round')}, too few to be believed"
-
-
-def _as_found(one: Standing) -> Standing:
-    return replace(one, reach=AT, doubt=0.0, recall_error=0.0, recall_shifts=())
-
-
-def _found_by(run: Run) -> tuple[Any, ...]:
-    searched = run.attrs.get("target_value")
-    return run.series.family, build_arguments(run), run.parameters, searched, run.metrics["recall"]
-
-
-def indexes_at_recall(runs: Iterable[Run], target: float) -> list[tuple[AtRecall, str]]:
-    """Return how each built index stands at a recall, and the build arguments in which those differ."""
-    indexes: dict[Hashable, list[Run]] = {}
-    for run in runs:
-        indexes.setdefault((run.dataset, run.count, run.batch, built_index(run)), []).append(run)
-    standing = at_recall(indexes, target)
-    found = [standing[index] for index in indexes if index in standing]
-    arguments: dict[str, list[dict[str, str]]] = {}
-    for one in found:
-        arguments.setdefault(one.run.algorithm, []).append(build_arguments(one.run))
-    return [(one, difference(build_arguments(one.run), arguments[one.run.algorithm])) for one in found]
 
 
 def is_known(run: Run) -> bool:
@@ -150,3 +81,107 @@ def may_reach(run: Run, target: float) -> bool:
 def speed_of_run(run: Run) -> Speed:
     """Return the speed of a result, as comparisons need it."""
     return speed_of(run.attrs, run.metrics["recall"], run.metrics["qps"], built_index(run))
+
+
+def compete(
+    groups: Mapping[str, Sequence[Run]], target: float, speed: Callable[[Run], Speed] = speed_of_run
+) -> tuple[Contest, dict[str, AtRecall]]:
+    """Return the contest of groups of results at a recall, and how each that reaches it stands there."""
+    known = {name: [run for run in runs if is_known(run)] for name, runs in groups.items()}
+    found = contest({name: [*map(speed, runs)] for name, runs in known.items()}, target)
+    return found, {
+        name: AtRecall([known[name][number] for number in one.chosen], one)
+        for name, one in found.standings.items()
+    }
+
+
+def at_recall(groups: Mapping[Key, Sequence[Run]], target: float) -> dict[Key, AtRecall]:
+    """Return how groups of results stand at a recall, the fastest first, without those that do not reach it.
+
+    They are compared in the rounds that they share, where they share some.
+    """
+    keys = [*groups]
+    _, found = compete({str(number): groups[key] for number, key in enumerate(keys)}, target)
+    return {keys[int(name)]: one for name, one in found.items()}
+
+
+def indexes_at_recall(runs: Iterable[Run], target: float) -> list[tuple[AtRecall, str]]:
+    """Return how each built index stands at a recall, and the build arguments in which those differ."""
+    indexes: dict[Hashable, list[Run]] = {}
+    for run in runs:
+        indexes.setdefault((run.dataset, run.count, run.batch, built_index(run)), []).append(run)
+    standing = at_recall(indexes, target)
+    found = [standing[index] for index in indexes if index in standing]
+    arguments: dict[str, list[dict[str, str]]] = {}
+    for one in found:
+        arguments.setdefault(one.run.algorithm, []).append(build_arguments(one.run))
+    return [(one, difference(build_arguments(one.run), arguments[one.run.algorithm])) for one in found]
+
+
+def uninterpolated(run: Run) -> AtRecall:
+    """Return a result as it stands at its own recall."""
+    return AtRecall([run], single_standing(speed_of_run(run)))
+
+
+def latency_notes(found: Iterable[AtRecall]) -> list[str]:
+    """Say to which recall latencies belong that stand next to queries/s at another one, where some do."""
+    return [LATENCY_NOTE] if any(one.is_moved for one in found) else []
+
+
+def ratio_of_throughputs(first: AtRecall, second: AtRecall, error_rate: float = ERROR_RATE) -> Ratio:
+    """Return how many times as fast the first is as the second.
+
+    The same arguments on the same index find the same neighbours: the recall then adds no doubt.
+    """
+    one, other = first.standing, second.standing
+    if [*map(_search, first.runs)] == [*map(_search, second.runs)]:
+        one, other = (replace(one, reach=AT, doubt=0.0, sampling=0.0, shifts=()) for one in (one, other))
+    return replace(ratio(one, other, error_rate), how=how_measured(first.run, second.run))
+
+
+def how_measured(first: Run, second: Run) -> str:
+    """Say in words how two results were measured that are not compared in the rounds that they share."""
+    one, other = speed_of_run(first), speed_of_run(second)
+    if not one.by_round or not other.by_round:
+        return MEASURED_ONCE
+    if one.mark != other.mark:
+        return "measured in rounds of their own, at different times"
+    shared = len(one.by_round.keys() & other.by_round.keys())
+    return f"measured in {counted(shared, 'round')}, too few to be believed"
+
+
+def _search(run: Run) -> tuple[Any, ...]:
+    """Return what a result found its neighbours by, and how many of them."""
+    searched = run.attrs.get("target_value")
+    return run.series.family, build_arguments(run), run.parameters, searched, run.metrics["recall"]
+
+
+def built_index(run: Run) -> tuple[Any, ...]:
+    """Return what identifies a built index: its arguments, or what its building took.
+
+    The latter is for files of ann-benchmarks, which do not separate build and query arguments.
+    """
+    arguments = run.attrs.get("build_arguments")
+    if arguments:
+        return run.algorithm, str(arguments)
+    return run.algorithm, run.metrics["build"], run.metrics["indexsize"]
+
+
+def build_arguments(run: Run) -> dict[str, str]:
+    """Return the build arguments, by name or position; empty where the file has none."""
+    values = run.attrs.get("build_arguments", [])
+    if isinstance(values, str):
+        values = from_json(values, list[Any]())
+    named: dict[str, str] = {}
+    for position, value in enumerate(values if isinstance(values, list) else [values]):
+        if isinstance(value, dict):
+            named.update((name, f"{name}={inner}") for name, inner in value.items())
+        else:
+            named[str(position)] = f"{value}"
+    return named
+
+
+def difference(arguments: dict[str, str], others: list[dict[str, str]]) -> str:
+    """Return the arguments, in one line, in which not all others are alike."""
+    differing = [text for name, text in arguments.items() if any(other.get(name) != text for other in others)]
+    return f"{', '.join(differing):.{LONGEST_LABEL}}"

@@ -21,8 +21,9 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import atomic_path
 from ann_benchmarks.common.text import DAMAGE
 from ann_benchmarks.fields import rows, series
+from ann_benchmarks.statistics import intervals, percentiles
 
-from . import metrics, percentiles, recall
+from . import measurement, metrics
 from .file import Stamp
 
 CACHE_NAME = ".metrics-cache.json"  # in results/DATASET/
@@ -41,7 +42,7 @@ class MetricsCache:
     def __init__(self, folder: Path) -> None:
         """Read what results/DATASET/ holds."""
         self.path = folder / CACHE_NAME
-        modules = (metrics, percentiles, recall, rows, series)
+        modules = (metrics, measurement, intervals, percentiles, rows, series)
         code = b"".join(Path(str(module.__file__)).read_bytes() for module in modules)
         self.version = f"{FORMAT}-{hashlib.sha256(code).hexdigest()}"
         self.entries: dict[str, dict[str, Any]] = self._load()

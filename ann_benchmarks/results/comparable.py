@@ -7,12 +7,11 @@ from typing import Any
 
 from ann_benchmarks.common.numbers import size_text
 from ann_benchmarks.fields.rows import SPECIAL
+from ann_benchmarks.statistics.contests import Contest
+from ann_benchmarks.statistics.speeds import Speed
 
-from .at_recall import is_known, speed_of_run
-from .contest import Contest, contest
-from .equal_recall import Standing
+from .at_recall import AtRecall, compete, speed_of_run
 from .runs import Run, number
-from .speeds import Speed
 
 ONE_CLIENT = 1
 
@@ -69,37 +68,35 @@ class Comparison:
     speed: Callable[[Run], Speed] = speed_of_run
 
     @cached_property
-    def families(self) -> dict[str, list[Run]]:
-        """The results of each algorithm whose recall and throughput are known."""
-        found: dict[str, list[Run]] = {}
+    def _outcome(self) -> tuple[Contest, dict[str, AtRecall]]:
+        families: dict[str, list[Run]] = {}
         for run in self.runs:
-            if is_known(run):
-                found.setdefault(run.series.family, []).append(run)
-        return found
-
-    @cached_property
-    def contest(self) -> Contest:
-        """The algorithms at the recall."""
-        speeds = {name: [*map(self.speed, runs)] for name, runs in self.families.items()}
-        return contest(speeds, self.target)
-
-    @cached_property
-    def fastest(self) -> dict[str, Run]:
-        """The result that stands for each algorithm that reaches the recall, the fastest algorithm first."""
-        return {name: self.chosen(name, one)[0] for name, one in self.contest.standings.items()}
-
-    def chosen(self, name: str, standing: Standing) -> list[Run]:
-        """Return the results that an algorithm's speed is taken from, that nearest to the recall first."""
-        return [self.families[name][number] for number in standing.chosen]
+            families.setdefault(run.series.family, []).append(run)
+        return compete(families, self.target, self.speed)
 
     @property
-    def who_asks(self) -> str:
+    def contest(self) -> Contest:
+        """The algorithms at the recall."""
+        return self._outcome[0]
+
+    @property
+    def at_recall(self) -> dict[str, AtRecall]:
+        """How each algorithm stands that reaches the recall, the fastest first."""
+        return self._outcome[1]
+
+    @property
+    def fastest(self) -> dict[str, Run]:
+        """The result that stands for each algorithm that reaches the recall, the fastest algorithm first."""
+        return {name: one.run for name, one in self.at_recall.items()}
+
+    @property
+    def client_text(self) -> str:
         """Write the number of clients."""
         batch = " in batch mode" if self.runs[0].batch else ""
         return f"{self.clients} client{'s' * (self.clients > 1)}{batch}"
 
     @property
-    def where(self) -> str:
+    def place_text(self) -> str:
         """Say on what tier it was and what else was special, nothing for the machine as it is."""
         run, series = self.runs[0], self.runs[0].series
         parts = series.words("tier")
@@ -137,7 +134,7 @@ def comparisons(runs: Iterable[Run], target: float) -> list[Comparison]:
     return chosen
 
 
-def with_least_memory(runs: Iterable[Run], target: float, compared: Comparison) -> Comparison | None:
+def least_memory(runs: Iterable[Run], target: float, compared: Comparison) -> Comparison | None:
     """Return the same comparison with the least available RAM that was tried of all of its algorithms.
 
     None where there is no tier with less of it than the comparison has.

@@ -7,6 +7,7 @@ contradicts nothing. Results that say nothing of it, as ann-benchmarks' do, are 
 import json
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import chain, count
 from typing import Any
 
 from ann_benchmarks.common.numbers import size_text
@@ -69,7 +70,7 @@ def environment_of(attrs: Mapping[str, Any]) -> dict[str, Any]:
     return facts
 
 
-def with_settings_given(
+def add_settings(
     attrs: Mapping[str, Any], settings: Mapping[str, str], compared: Iterable[str]
 ) -> dict[str, Any]:
     """Return what is known of a server, by attributes, as it will be with more settings given to it.
@@ -125,7 +126,7 @@ def names_of(groups: Sequence[Facts]) -> list[str]:
         if len(_values(groups, [*chosen, name])) > len(_values(groups, chosen)):
             chosen.append(name)
     return [
-        ", ".join(filter(None, (_of_its_own(name, group, groups) for name in chosen)))
+        ", ".join(filter(None, (_own_words(name, group, groups) for name in chosen)))
         or (UNKNOWN if len(groups) > 1 else "")
         for group in groups
     ]
@@ -135,7 +136,7 @@ def _values(groups: Sequence[Facts], names: Iterable[str]) -> set[str]:
     return {str([group.get(name) for name in names]) for group in groups}
 
 
-def _of_its_own(name: str, group: Facts, groups: Sequence[Facts]) -> str:
+def _own_words(name: str, group: Facts, groups: Sequence[Facts]) -> str:
     """Write a fact of a group; of settings, those that not all groups have."""
     value = group.get(name)
     if value is None:
@@ -143,10 +144,10 @@ def _of_its_own(name: str, group: Facts, groups: Sequence[Facts]) -> str:
     if isinstance(value, Mapping):
         others = [other[name] for other in groups if name in other]
         value = {key: text for key, text in value.items() if any(other.get(key) != text for other in others)}
-    return in_words(name, value)
+    return fact_words(name, value)
 
 
-def in_words(name: str, value: Any) -> str:
+def fact_words(name: str, value: Any) -> str:
     """Write a fact."""
     if isinstance(value, Mapping):
         return " ".join(f"{key}={text}" for key, text in value.items()) or DEFAULTS
@@ -169,13 +170,9 @@ def new_mark(facts: Facts, known: Sequence[Facts], taken: Iterable[str]) -> str:
     text = names_of([*groups, facts])[-1]
     mark = re.sub(r"[^\w.+=]+", "-", text)[:LONGEST_MARK].strip("-.").removesuffix("-batch") or "other"
     used = set(taken)
-    return next(name for name in _numbered(mark) if name not in used)
-
-
-def _numbered(mark: str) -> Iterable[str]:
-    yield mark
-    for number in range(2, 1_000_000):
-        yield f"{mark}-{number}"
+    return next(
+        name for name in chain([mark], (f"{mark}-{number}" for number in count(2))) if name not in used
+    )
 
 
 def environment_names(every: Sequence[Mapping[str, Any]], kinds: Sequence[Hashable]) -> list[str]:

@@ -13,10 +13,9 @@ from ann_benchmarks.common.files import atomic_path
 
 from .at_recall import indexes_at_recall
 from .file import iter_result_paths
+from .measurement import COUNTS, PARTS
 from .metrics import OF_FILTERS, QPS_AT_RECALL, TARGET_RECALL, standard_metrics
-from .recall import COUNTS
 from .runs import Run, load_runs
-from .speeds import PARTS
 
 THEIR_METRICS = (
     "k-nn", "epsilon", "largeepsilon", "rel", "qps", "p50", "p95", "p99", "p999", "distcomps", "build",

@@ -12,13 +12,13 @@ from typing import Any
 
 from ann_benchmarks.common.text import is_number
 from ann_benchmarks.data.filters import SYNTHETIC_KINDS
+from ann_benchmarks.statistics.contests import Ratio
+from ann_benchmarks.statistics.intervals import Interval
+from ann_benchmarks.statistics.speeds import Speed
 
 from .at_recall import AtRecall, is_known, speed_of_run
 from .comparable import Comparison, clients
-from .contest import Ratio
-from .intervals import Interval
 from .runs import Run, interval, number
-from .speeds import Speed
 
 COMPLETE = 0.99  # the completeness that is required beside the recall
 # Attributes.
@@ -83,11 +83,10 @@ class UnderFilter:
         """All that were measured, by name."""
         return sorted({run.series.family for run in self.compared.runs})
 
-    @cached_property
+    @property
     def at_recall(self) -> dict[str, AtRecall]:
         """How each strategy stands that reaches the recall and the completeness, the fastest first."""
-        found = self.compared.contest.standings.items()
-        return {name: AtRecall(self.compared.chosen(name, one), one) for name, one in found}
+        return self.compared.at_recall
 
     @cached_property
     def missed(self) -> dict[str, Run]:
@@ -170,13 +169,13 @@ def filtered_speed(run: Run, target: float) -> Speed:
     speed, known = speed_of_run(run), interval(run, "completeness")
     scale = (1 - target) / (1 - COMPLETE)
 
-    def as_recall(completeness: float) -> float:
+    def equivalent(completeness: float) -> float:
         return 1 - scale * (1 - completeness)
 
-    complete = as_recall(run.metrics["completeness"])
+    complete = equivalent(run.metrics["completeness"])
     if not complete < 1:
         return speed
-    bounds = Interval(*map(as_recall, known)) if known else None
+    bounds = Interval(*map(equivalent, known)) if known else None
     stands, is_incomplete = min(speed.recall, complete), complete < speed.recall
     decisive = bounds if is_incomplete else speed.interval
     if decisive is None:

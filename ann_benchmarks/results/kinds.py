@@ -6,7 +6,7 @@ here can be anything: it is shown as it is.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
@@ -25,41 +25,23 @@ Made = TypeVar("Made")
 
 
 class _Kind(NamedTuple):
-    """What an attribute must be, in words, and the names that are."""
+    """What an attribute must be, in words, what says whether it is, and the names of those that must."""
 
     expected: str
-    names: tuple[str, ...]
+    fits: Callable[[Any], bool]
+    names: tuple[str, ...] = ()
 
 
-_CHECKS = {
-    "a number": is_number,
-    "a whole number of at least 1": lambda value: type(value) is int and 1 <= value < 2**31,
-    "a whole number": lambda value: is_number(value) and value == math.floor(value) >= 0,
-    "a whole number of at most 1,000,000": lambda value: isinstance(value, int) and 0 <= value <= 10**6,
-    "a list of numbers": lambda value: (
-        is_number(value) or (isinstance(value, list) and all(map(is_number, value)))
-    ),
-    f"a text of up to {LONGEST_FOLDER} bytes": lambda value: (
-        isinstance(value, str) and len(value.encode()) <= LONGEST_FOLDER
-    ),
-    f"a text of up to {LONGEST_VALUE:,} characters": lambda value: (
-        isinstance(value, str) and len(value) <= LONGEST_VALUE
-    ),
-    f"a text of up to {LONGEST_FACT:,} characters": lambda value: (
-        not isinstance(value, list) and len(str(value)) <= LONGEST_FACT
-    ),
-    "yes or no": lambda value: isinstance(value, bool | int | float),
-}
 _OF_FILTERS = ("completeness", "short_answers", "planner_regret")
 _KINDS = (
-    _Kind("a whole number of at least 1", ("count",)),
-    _Kind("a number", (
+    _Kind("a whole number of at least 1", lambda value: type(value) is int and 1 <= value < 2**31,
+          ("count",)),
+    _Kind("a number", is_number, (
         "best_search_time", "build_time", "candidates", "dist_comps", "index_size",
         *(f"latency_p{p}{end}" for p in (50, 95, 99, 999) for end in ("", "_low", "_high")),
         *(f"{of}_{end}" for of in ("recall", "qps", *_OF_FILTERS) for end in ("low", "high")), *_OF_FILTERS,
-         "selectivity", "planning_time", "rows_removed", "locks",
-        "qps_mean", "latency_queries", "latency_worth", "payload_bytes", "searched_rows_share",
-        "shard_cells_time",
+        "selectivity", "planning_time", "rows_removed", "locks", "qps_mean", "latency_queries",
+        "latency_worth", "payload_bytes", "searched_rows_share", "shard_cells_time",
         *(f"{kind}_share" for kind in ("insert", "update", "delete")),
         "active_seconds", "asked_duration", "asked_queries", "asking_seconds", "client_cpu_share",
         "client_cpu_seconds_per_query", "clients_all_busy_share", "clients_late_seconds",
@@ -67,29 +49,33 @@ _KINDS = (
         "container_memory_bytes", "cores", "estimated_index_size", "index_build_time", "load_time",
         "memory_bytes", "queries_counted", "lead_in_seconds", "queries_due", "queries_unanswered",
         "relaxation_seconds", "service_p50", "table_size", "target_missed", "target_overstated",
-        "target_recall",
-        "tier_available", "tier_available_at_start", "tier_bandwidth", "tier_iops", "tier_ram",
-        "tier_shared_buffers", "warmup_seconds",
+        "target_recall", "tier_available", "tier_available_at_start", "tier_bandwidth", "tier_iops",
+        "tier_ram", "tier_shared_buffers", "warmup_seconds",
         *(f"replication_lag_{unit}{end}" for unit in ("bytes", "seconds") for end in ("", "_max")),
     )),
-    _Kind("a whole number", (
+    _Kind("a whole number", lambda value: is_number(value) and value == math.floor(value) >= 0, (
         "queries_without_matches", "runs_measured_again", "graph_overflow_rows", "pooler_connections",
         "memory_divided_by", "result_format",
     )),
-    _Kind("a whole number of at most 1,000,000", ("run_count",)),
-    _Kind("a list of numbers", (
+    _Kind("a whole number of at most 1,000,000", lambda value: isinstance(value, int) and 0 <= value <= 10**6,
+          ("run_count",)),
+    _Kind("a list of numbers",
+          lambda value: all(map(is_number, value if isinstance(value, list) else [value])), (
         "run_seconds", "run_p50", "run_started", "run_recalls", "run_rounds", "run_others_cpu",
         "run_sent_once", "rounds_turns", "shard_build_times", "shard_rows", "replica_times",
         "replica_backup_times", "replica_queries",
     )),
-    _Kind(f"a text of up to {LONGEST_FOLDER} bytes", ("algo",)),
-    _Kind(f"a text of up to {LONGEST_VALUE:,} characters", ("name",)),
-    _Kind(f"a text of up to {LONGEST_FACT:,} characters", (
+    _Kind(f"a text of up to {LONGEST_FOLDER} bytes",
+          lambda value: isinstance(value, str) and len(value.encode()) <= LONGEST_FOLDER, ("algo",)),
+    _Kind(f"a text of up to {LONGEST_VALUE:,} characters",
+          lambda value: isinstance(value, str) and len(value) <= LONGEST_VALUE, ("name",)),
+    _Kind(f"a text of up to {LONGEST_FACT:,} characters",
+          lambda value: not isinstance(value, list) and len(str(value)) <= LONGEST_FACT, (
         "cpu", "dataset", "distance", "docker_image", "ended_at", "kernel", "loop", "rounds",
         "rounds_ended", "rounds_requested", "started_at", "target_parameter", "tier",
         "tier_memory_series", "truth",
     )),
-    _Kind("yes or no", (
+    _Kind("yes or no", lambda value: isinstance(value, bool | int | float), (
         "caches_dropped", "clients_were_limit", "has_default_settings", "index_reused",
         "runs_disagree", "steady_state", "warmup_settled",
     )),
@@ -101,8 +87,9 @@ _OF_FIELDS = {
     str: f"a text of up to {LONGEST_FACT:,} characters",
 }
 KINDS = {name: kind.expected for kind in _KINDS for name in kind.names}
+_CHECKS = {kind.expected: kind.fits for kind in _KINDS}
 REQUIRED = ("best_search_time", "count", "name")
-# Of ann-benchmarks, which mean the same in every file.
+# Those of ann-benchmarks mean the same in every file.
 COMMON = {*REQUIRED, "algo", "batch_mode", "build_time", "candidates", "dataset", "dist_comps", "distance",
           "index_size", "run_count"}  # fmt: skip
 OURS = "series"  # the attribute that only this project writes

@@ -1,7 +1,8 @@
-"""One result next to its truth, and what its attributes say of its runs."""
+"""One result next to its truth: recall and completeness of each query, and what its runs were like."""
 
+import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
@@ -10,11 +11,78 @@ from typing import Any
 import numpy as np
 
 from ann_benchmarks.distance import rounded_up, single_precision
+from ann_benchmarks.statistics.intervals import Interval
+from ann_benchmarks.statistics.percentiles import shown_percentiles
+from ann_benchmarks.statistics.speeds import Speed
 
 from .file import TRUTH_ATTRIBUTE
-from .percentiles import shown_percentiles
-from .recall import recall_of_each
 from .truth import Truth
+
+RECALL_SLACK = 1e-3  # absolute, in the recall of ann-benchmarks alone
+MOST_STEPS = 100  # of recall, by which queries are counted
+MOST_PARTS = 50
+_ROUNDING = 1e-9
+# Attributes.
+MARK, ROUNDS = "rounds", "run_rounds"  # what was measured in turn, and the round of each run
+CHAIN, TURNS = "rounds_chain", "rounds_turns"  # a link for each round, and how many had a turn
+PARTS = "recall_parts"  # the mean recall of every n-th query, from the first, the second...
+COUNTS = "recall_counts"  # how many queries have a recall of 0, 1/steps ... 1
+EXACT_SEARCH = "is_exact"  # all answers are the true ones, by the algorithm
+OVERSTATED = "target_overstated"  # by how much a recall exceeds that of other queries
+
+
+def next_link(before: str, seconds: Iterable[float]) -> str:
+    """Return the link of a round, of the link before it and the seconds per query of each contender."""
+    content = " ".join([before, *(repr(float(one)) for one in sorted(seconds))])
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def recall(found: np.ndarray, threshold: np.ndarray, count: int, due: np.ndarray | None = None) -> float:
+    """Return the mean share of each query's first `count` found distances within its threshold.
+
+    `due`, (queries,), is how many there are to be found of each query under its filter; None: `count`.
+    """
+    if due is not None:
+        return float(recall_of_each(found, threshold, count, due).mean()) if len(found) else math.nan
+    hits = int(np.count_nonzero(found[:, :count] <= threshold[:, np.newaxis]))
+    return hits / len(found) / count if len(found) else math.nan
+
+
+def recall_of_each(
+    found: np.ndarray, threshold: np.ndarray, count: int, due: np.ndarray | None = None
+) -> np.ndarray:
+    """Return each query's share; `recall` is their mean. That of a query without matches is 1."""
+    hits = np.count_nonzero(found[:, :count] <= threshold[:, np.newaxis], axis=1)
+    return hits / count if due is None else share_of_due(hits, due)
+
+
+def share_of_due(found: np.ndarray, due: np.ndarray) -> np.ndarray:
+    """Return the share that was found of what there is to find, both (queries,); 1 where that is nothing."""
+    share: np.ndarray = np.where(due > 0, np.minimum(found / np.maximum(due, 1), 1), 1.0)
+    return share
+
+
+def completeness_of_each(found: np.ndarray, due: np.ndarray) -> np.ndarray:
+    """Return the share of the rows that each query was to return, by the found distances, (queries, k)."""
+    return share_of_due(np.count_nonzero(np.isfinite(found), axis=1), due)
+
+
+def recall_parts(recalls: np.ndarray) -> list[float]:
+    """Return the mean recall of each part of the queries, (queries,): a part has every n-th of them."""
+    parts = min(MOST_PARTS, len(recalls))
+    return [float(recalls[first::parts].mean().round(6)) for first in range(parts)]
+
+
+def recall_counts(recalls: np.ndarray, count: int) -> list[int]:
+    """Return how many queries, (queries,), have each recall: 0, 1/k ... 1, where k is `count`.
+
+    Beyond 100 neighbours these are steps of 1/100, and what lies between two counts to the lower one, as it
+    does under a filter that fewer than k rows match.
+    """
+    steps = min(count, MOST_STEPS)
+    places = np.floor(recalls * steps + _ROUNDING).astype(np.int64)
+    found: list[int] = np.bincount(places, minlength=steps + 1).tolist()
+    return found
 
 
 @dataclass(frozen=True)
@@ -80,16 +148,15 @@ def number_of(attrs: Mapping[str, Any], name: str, default: float = math.nan) ->
         return default
 
 
-def of_runs(attrs: Mapping[str, Any], name: str) -> list[float]:
-    """Return the numbers above 0 that an attribute lists, one a run; HDF5 has a list of one as a number."""
-    stored_values = attrs.get(name, [])
-    values = stored_values if isinstance(stored_values, list) else [stored_values]
-    return [float(one) for one in values if isinstance(one, int | float) and 0 < one < math.inf]
+def numbers(value: Any) -> list[float]:
+    """Return the finite numbers of an attribute that is a number or a list of them."""
+    stored = value if isinstance(value, list) else [value]
+    return [float(one) for one in stored if isinstance(one, (int, float)) and math.isfinite(one)]
 
 
 def run_throughputs(attrs: Mapping[str, Any]) -> list[float]:
     """Return the queries/s of each run of a result, nothing where only the best run is stored."""
-    return [1 / seconds for seconds in of_runs(attrs, "run_seconds")]
+    return [1 / seconds for seconds in numbers(attrs.get("run_seconds")) if seconds > 0]
 
 
 def throughput(attrs: Mapping[str, Any]) -> float:
@@ -110,3 +177,20 @@ def best_throughput(attrs: Mapping[str, Any]) -> float:
     """Inverse of the mean seconds per query of the best run: what ann-benchmarks calls queries per second."""
     seconds = number_of(attrs, "best_search_time")
     return 1.0 / seconds if seconds > 0 else math.nan
+
+
+def speed_of(attrs: Mapping[str, Any], recall: float, qps: float, index: Hashable = None) -> Speed:
+    """Return the speed of a point by its attributes; `qps` is that of the only run where none are stored."""
+    low, high = number_of(attrs, "recall_low"), number_of(attrs, "recall_high")
+    rates, rounds = run_throughputs(attrs), numbers(attrs.get(ROUNDS))
+    is_whole = len(rates) == len(rounds) == len(set(rounds))
+    return Speed(
+        index,
+        recall,
+        Interval(low, high) if low <= recall <= high else None,
+        rates or [qps],
+        str(attrs.get(MARK, "")) if is_whole else "",
+        [int(number) for number in rounds] if is_whole else (),
+        numbers(attrs.get(PARTS)),
+        bool(attrs.get(EXACT_SEARCH)),
+    )

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ann_benchmarks.common.numbers import KIB, figure_text, share_text, size_text
+from ann_benchmarks.statistics.intervals import fifth_percentile
+from ann_benchmarks.statistics.percentiles import PERCENTILES
 
-from .measurement import Measurement, best_throughput, throughput
-from .percentiles import PERCENTILES
-from .recall import RECALL_SLACK, completeness_of_each, fifth_percentile, recall
+from .measurement import RECALL_SLACK, Measurement, best_throughput, completeness_of_each, recall, throughput
 
 HIGHER, LOWER = True, False  # the better values
 QPS_AT_RECALL = "qpsatrecall"
@@ -63,26 +63,6 @@ class ResultMetric:
         return share_text(value) if self.is_share else figure_text(value)
 
 
-def knn_recall(m: Measurement) -> float:
-    """Recall as ann-benchmarks has it, with an absolute slack: up to the k-th true distance + 1e-3."""
-    return recall(m.found, m.kth + RECALL_SLACK, m.count, m.due)
-
-
-def mean_recall(m: Measurement) -> float:
-    """Share of the first k found rows that are as near as the k-th true neighbour; nan without queries."""
-    return recall(m.found, m.farthest, m.count, m.due)
-
-
-def fifth_recall(m: Measurement) -> float:
-    """Return the recall at the 5th percentile of queries, as `fifth_percentile` defines it."""
-    return fifth_percentile(m.recalls)
-
-
-def worst_recall(m: Measurement) -> float:
-    """Return the recall of the worst query, which falls with the number of queries; nan without any."""
-    return float(m.recalls.min()) if len(m.recalls) else math.nan
-
-
 def epsilon_recall(epsilon: float) -> Callable[[Measurement], float]:
     """Recall with a relative slack: a distance counts up to (1 + epsilon) times the k-th true one.
 
@@ -111,18 +91,17 @@ def relative_error(m: Measurement) -> float:
     return float(found.sum(dtype=np.float64) / closest)
 
 
-def completeness(m: Measurement) -> float:
-    """Return the mean share of the rows that each query was to return; nan without a filter."""
+def shares_of_due(m: Measurement) -> np.ndarray:
+    """Return the share of the rows that each query was to return; nan without a filter."""
     if m.due is None or not len(m.found):
-        return math.nan
-    return float(completeness_of_each(m.found[:, : m.count], m.due).mean())
+        return np.array([math.nan])
+    return completeness_of_each(m.found[:, : m.count], m.due)
 
 
 def short_answers(m: Measurement) -> float:
     """Return the share of queries with fewer rows than there were to return; nan without a filter."""
-    if m.due is None or not len(m.found):
-        return math.nan
-    return float(np.mean(completeness_of_each(m.found[:, : m.count], m.due) < 1))
+    shares = shares_of_due(m)
+    return math.nan if np.isnan(shares).any() else float(np.mean(shares < 1))
 
 
 def distance_computations(m: Measurement) -> float:
@@ -131,24 +110,12 @@ def distance_computations(m: Measurement) -> float:
     return m.number("dist_comps", 0.0) / queries if queries else math.nan
 
 
-def stored(attribute: str) -> Callable[[Measurement], float]:
+def stored(attribute: str, scale: float = 1.0, otherwise: float = math.nan) -> Callable[[Measurement], float]:
     """Return a function that reads an attribute."""
-    return lambda m: m.number(attribute)
+    return lambda m: scale * m.number(attribute, otherwise)
 
 
-def index_size(m: Measurement) -> float:
-    """Size of the index in KiB, 0 where it was not recorded."""
-    return m.number("index_size", 0.0)
-
-
-def size_over_throughput(m: Measurement) -> float:
-    """Return KiB over queries per second."""
-    return index_size(m) / throughput(m.attrs)
-
-
-def planning_time(m: Measurement) -> float:
-    """Return the mean ms that planning a query takes, where the server says so."""
-    return 1e3 * m.number("planning_time")
+index_size = stored("index_size", otherwise=0.0)  # KiB; it was not recorded where it is 0
 
 
 def percentile(name: str) -> ResultMetric:
@@ -161,88 +128,52 @@ def percentile(name: str) -> ResultMetric:
 
 RECALL, KNN = "recall", "k-nn"  # the second is that of ann-benchmarks, with its slack
 FIFTH = "recall_p5"
-RECALL_BOUNDS = StoredInterval("recall", "recall over queries")
+_SHARE, _RATE = "share", "1/s"
 # In the order of the columns of ann-benchmarks' CSV files.
 all_metrics: dict[str, ResultMetric] = {
-    KNN: ResultMetric("Recall (within 0.001)", "Recall (within 0.001)", "share", HIGHER, knn_recall),
-    RECALL: ResultMetric("Recall", "Recall", "share", HIGHER, mean_recall, RECALL_BOUNDS, published="recall"),
-    "epsilon": ResultMetric("Epsilon 0.01 Recall", "Recall, 1%", "share", HIGHER, epsilon_recall(0.01)),
-    "largeepsilon": ResultMetric("Epsilon 0.1 Recall", "Recall, 10%", "share", HIGHER, epsilon_recall(0.1)),
+    KNN: ResultMetric("Recall (within 0.001)", "Recall (within 0.001)", _SHARE, HIGHER,
+                      lambda m: recall(m.found, m.kth + RECALL_SLACK, m.count, m.due)),
+    RECALL: ResultMetric("Recall", "Recall", _SHARE, HIGHER,
+                         lambda m: recall(m.found, m.farthest, m.count, m.due),
+                         StoredInterval("recall", "recall over queries"), "recall"),
+    "epsilon": ResultMetric("Epsilon 0.01 Recall", "Recall, 1%", _SHARE, HIGHER, epsilon_recall(0.01)),
+    "largeepsilon": ResultMetric("Epsilon 0.1 Recall", "Recall, 10%", _SHARE, HIGHER, epsilon_recall(0.1)),
     "rel": ResultMetric("Relative Error", "Relative error", "", LOWER, relative_error),
-    "qps": ResultMetric(
-        "Queries per second, mean of runs (1/s)",
-        "QPS",
-        "1/s",
-        HIGHER,
-        lambda m: throughput(m.attrs),
-        StoredInterval("qps", "the mean QPS of runs"),
-        published="qps",
-    ),
-    "qps-best": ResultMetric(
-        "Queries per second of the best run (1/s)",
-        "QPS, best run",
-        "1/s",
-        HIGHER,
-        lambda m: best_throughput(m.attrs),
-    ),
+    "qps": ResultMetric("Queries per second, mean of runs (1/s)", "QPS", _RATE, HIGHER,
+                        lambda m: throughput(m.attrs), StoredInterval("qps", "the mean QPS of runs"), "qps"),
+    "qps-best": ResultMetric("Queries per second of the best run (1/s)", "QPS, best run", _RATE, HIGHER,
+                             lambda m: best_throughput(m.attrs)),
     **{name: percentile(name) for name in PERCENTILES},
     "distcomps": ResultMetric("Distance computations", "Distances", "", LOWER, distance_computations),
-    "build": ResultMetric(
-        "Build time (s)", "Build (s)", "s", LOWER, stored("build_time"), published="build_time"
-    ),
+    "build": ResultMetric("Build time (s)", "Build (s)", "s", LOWER, stored("build_time"),
+                          published="build_time"),
     "candidates": ResultMetric("Candidates generated", "Candidates", "", LOWER, stored("candidates")),
-    "indexsize": ResultMetric("Index size (kB)", "Index", "KiB", LOWER, index_size, published="index_size"),
-    "queriessize": ResultMetric(
-        "Index size (kB)/Queries per second (s)", "Index / QPS", "", LOWER, size_over_throughput
-    ),
-    "recall-p5": ResultMetric(
-        "Recall at the 5th percentile of queries",
-        "Recall p5",
-        "share",
-        HIGHER,
-        fifth_recall,
-        StoredInterval(FIFTH, "recall at the 5th percentile of queries"),
-    ),
-    "recall-worst": ResultMetric("Recall of the worst query", "Worst recall", "share", HIGHER, worst_recall),
-    "completeness": ResultMetric(
-        "Completeness: rows returned / min(k, matches)",
-        "Completeness",
-        "share",
-        HIGHER,
-        completeness,
-        StoredInterval("completeness", "completeness over queries"),
-    ),
-    "short": ResultMetric(
-        "Share of queries with too few rows",
-        "Short answers",
-        "share",
-        LOWER,
-        short_answers,
-        StoredInterval("short_answers", "short answers over queries"),
-    ),
-    "regret": ResultMetric(
-        "Planner's regret: time of its own choice / of the best plan",
-        "Regret",
-        "",
-        LOWER,
-        stored("planner_regret"),
-        StoredInterval("planner_regret", "the planner's regret over queries"),
-    ),
-    "planning": ResultMetric("Planning time (millis)", "Planning (ms)", "ms", LOWER, planning_time),
+    "indexsize": ResultMetric("Index size (kB)", "Index", "KiB", LOWER, index_size, None, "index_size"),
+    "queriessize": ResultMetric("Index size (kB)/Queries per second (s)", "Index / QPS", "", LOWER,
+                                lambda m: index_size(m) / throughput(m.attrs)),
+    "recall-p5": ResultMetric("Recall at the 5th percentile of queries", "Recall p5", _SHARE, HIGHER,
+                              lambda m: fifth_percentile(m.recalls),
+                              StoredInterval(FIFTH, "recall at the 5th percentile of queries")),
+    # It falls with the number of queries.
+    "recall-worst": ResultMetric("Recall of the worst query", "Worst recall", _SHARE, HIGHER,
+                                 lambda m: float(m.recalls.min()) if len(m.recalls) else math.nan),
+    "completeness": ResultMetric("Completeness: rows returned / min(k, matches)", "Completeness", _SHARE,
+                                 HIGHER, lambda m: float(shares_of_due(m).mean()),
+                                 StoredInterval("completeness", "completeness over queries")),
+    "short": ResultMetric("Share of queries with too few rows", "Short answers", _SHARE, LOWER, short_answers,
+                          StoredInterval("short_answers", "short answers over queries")),
+    "regret": ResultMetric("Planner's regret: time of its own choice / of the best plan", "Regret", "", LOWER,
+                           stored("planner_regret"),
+                           StoredInterval("planner_regret", "the planner's regret over queries")),
+    "planning": ResultMetric("Planning time (millis)", "Planning (ms)", "ms", LOWER,
+                             stored("planning_time", 1e3)),
     "locks": ResultMetric("Relation locks of a query's transaction", "Locks", "", LOWER, stored("locks")),
-    "removed": ResultMetric(
-        "Rows removed by the filter per query", "Rows removed", "", LOWER, stored("rows_removed")
-    ),
-    QPS_AT_RECALL: ResultMetric(
-        "Queries per second at the target recall (1/s)",
-        "QPS at recall",
-        "1/s",
-        HIGHER,
-        None,
-        StoredInterval("qps", "QPS at that recall"),
-    ),
-}
-# Which results without a filter do not have.
+    "removed": ResultMetric("Rows removed by the filter per query", "Rows removed", "", LOWER,
+                            stored("rows_removed")),
+    QPS_AT_RECALL: ResultMetric("Queries per second at the target recall (1/s)", "QPS at recall", _RATE,
+                                HIGHER, None, StoredInterval("qps", "QPS at that recall")),
+}  # fmt: skip
+# Results without a filter do not have these.
 OF_FILTERS = frozenset({"completeness", "short", "regret", "planning", "locks", "removed"})
 standard_metrics = [name for name, metric in all_metrics.items() if metric.function]
 

@@ -1,13 +1,13 @@
 """What is kept of a workload that writes: results/DATASET/COUNT/ALGORITHM-SERIES/ARGS.workload.json.
 
-No result file of ann-benchmarks, because its throughput is not that of the index alone and what is right
+It is no result file of ann-benchmarks: its throughput is not that of the index alone, and what is right
 changes with what is written: tools that read those files leave these alone.
 """
 
 import glob
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,11 +18,11 @@ from ann_benchmarks.common.files import atomic_path
 from ann_benchmarks.common.names import LONGEST_FOLDER
 from ann_benchmarks.common.text import DAMAGE, is_number, plain, reason_of
 from ann_benchmarks.fields.series import WRITES, Series, series_of
+from ann_benchmarks.statistics.differences import Estimate, estimate_of_rate
+from ann_benchmarks.statistics.percentiles import is_shown
 
 from .file import RESULTS_FOLDER
-from .judging import Estimate, estimate_of_rate
 from .kinds import OURS, checked_attributes, made_of
-from .percentiles import is_shown
 
 SUFFIX = ".workload.json"
 FORM = 1  # of the files: another one is not read
@@ -144,7 +144,7 @@ def read_record(path: Path) -> Record:
     """Read one; UserError where it is damaged, of another form, or holds what no workload can."""
     try:
         if not path.is_file() or path.stat().st_size > LARGEST_FILE:
-            raise UserError(f"{path} is no file of less than {LARGEST_FILE >> 20} MB")
+            raise UserError(f"{path} must be a file of less than {LARGEST_FILE >> 20} MB")
         content = plain(json.loads(path.read_text(encoding="utf-8")))
         if content.pop("form") != FORM:
             raise UserError(f"{path} was written by another version: measure it again")
@@ -164,7 +164,7 @@ def _record(path: Path, content: dict[str, Any]) -> Record:
     checked_attributes(record.attrs | same | {OURS: ""}, (*same,))
     columns = [*record.windows.values()]
     if not all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns):
-        raise TypeError("its windows over time are no lists of one length")
+        raise TypeError("its windows over time must be lists of one length")
     if not all(value is None or is_number(value) for column in columns for value in column):
         raise TypeError("its windows over time are not all numbers")
     if any(len(phase.name.encode()) > LONGEST_FOLDER for phase in phases):
@@ -187,49 +187,29 @@ def iter_record_paths(dataset: str | None = None, count: int | None = None) -> I
     yield from sorted(Path(RESULTS_FOLDER).glob(f"{below}/{count or '*'}/*/*{SUFFIX}"))
 
 
-Windows = dict[str, list[Any]]
-
-
-def _milli(name: str) -> Callable[[Windows], list[float]]:
-    """Return a column of times in s, in ms."""
-    return lambda windows: [value * 1e3 for value in column(windows, name)]
-
-
-def _a_second(name: str) -> Callable[[Windows], list[float]]:
-    """Return a column of counts, as a rate."""
-    return lambda windows: [
-        count / seconds if seconds else math.nan
-        for count, seconds in zip(column(windows, name), column(windows, "seconds"), strict=True)
-    ]
-
-
-FIGURES: dict[str, Callable[[Windows], list[float]]] = {
-    "queries": _a_second("queries"),  # 1/s
-    "query_p99": _milli("query_p99"),  # ms
-    "writes": _a_second("writes"),  # 1/s
-    "write_p99": _milli("write_p99"),  # ms
-    "recall": lambda windows: column(windows, "recall"),  # measured now and then
-    "index_size": lambda windows: [size / 1024 for size in column(windows, "index_size")],  # MB
-}
-
-
-def column(windows: Windows, name: str) -> list[float]:
-    """Return a column as it is stored, nan where nothing was stored."""
-    values = windows.get(name) or [None] * len(windows["start"])
-    return [math.nan if value is None else float(value) for value in values]
-
-
-def over_time(windows: Windows) -> tuple[list[float], dict[str, list[float]]]:
+def over_time(windows: dict[str, list[Any]]) -> tuple[list[float], dict[str, list[float]]]:
     """Return the middle of each window, in s from the beginning, and the figures by name.
 
-    UserError where they cannot be read.
+    Rates are per second, times in ms, sizes in MB; nan where nothing was stored, as of a recall that is
+    measured now and then. UserError where they cannot be read.
     """
-    try:
-        middles = [
-            start + seconds / 2
-            for start, seconds in zip(column(windows, "start"), column(windows, "seconds"), strict=True)
+
+    def column(name: str, scale: float = 1.0) -> list[float]:
+        values = windows.get(name) or [None] * len(windows["start"])
+        return [math.nan if value is None else scale * float(value) for value in values]
+
+    def rates(name: str) -> list[float]:
+        return [
+            count / s if s else math.nan for count, s in zip(column(name), column("seconds"), strict=True)
         ]
-        figures = {name: of(windows) for name, of in FIGURES.items()}
+
+    try:
+        middles = [start + s / 2 for start, s in zip(column("start"), column("seconds"), strict=True)]
+        figures = {
+            **{"queries": rates("queries"), "query_p99": column("query_p99", 1e3)},
+            **{"writes": rates("writes"), "write_p99": column("write_p99", 1e3)},
+            **{"recall": column("recall"), "index_size": column("index_size", 1 / 1024)},
+        }
         if {len(middles)} != {len(values) for values in figures.values()}:
             raise ValueError
         return middles, figures

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -16,17 +16,16 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.common.text import DAMAGE, clean_text
 from ann_benchmarks.fields.series import Series, series_from, series_of
+from ann_benchmarks.statistics.intervals import FEWEST_RUNS, Interval, fifth_interval, share_interval
+from ann_benchmarks.statistics.percentiles import PERCENTILES, QUERIES
 
 from .cache import MetricsCache, each
 from .environment import environment_names, environment_of
-from .file import TRUTH_ATTRIBUTE, UNUSABLE, Result, Stamp, file_stamp, is_settled, read_result
-from .intervals import FEWEST_RUNS, Interval, share_interval
+from .file import TRUTH_ATTRIBUTE, Result, Stamp, file_stamp, is_settled, read_result
 from .kinds import checked_attributes
-from .measurement import Measurement, number_of
+from .measurement import COUNTS, PARTS, Measurement, number_of, recall_counts, recall_parts
 from .metrics import FIFTH, KNN, RECALL, all_metrics, compute_all, standard_metrics
-from .percentiles import PERCENTILES, QUERIES
-from .recall import COUNTS, fifth_interval, recall_counts
-from .speeds import PARTS, recall_parts
+from .remarks import unusable_distances
 from .truth import Truth, TruthError, Truths, filter_of
 
 FEWEST_FILES = 16  # for which a process is worth being started
@@ -106,11 +105,11 @@ def judged(result: Result, series: Series, dataset: str, truth: Truth, marks: Co
         series=series,
         parameters=str(attrs.get("name", result.path.stem)),
         metrics=metrics,
-        attrs=attrs | of_queries(m),
+        attrs=attrs | query_attributes(m),
     )
 
 
-def of_queries(m: Measurement) -> dict[str, Any]:
+def query_attributes(m: Measurement) -> dict[str, Any]:
     """Return what is derived from each query's recall, as attributes, whoever has written the file."""
     fifth = fifth_interval(m.recalls)
     bounds = {} if math.isnan(fifth.low) else {f"{FIFTH}_low": fifth.low, f"{FIFTH}_high": fifth.high}
@@ -153,30 +152,13 @@ def skipped(what: object, reason: object) -> None:
     tqdm.write(clean_text(f"skipped {what}: {str(reason).removeprefix(f'{what} ')}"), file=sys.stderr)
 
 
-def unusable_distances(attrs: Mapping[str, Any]) -> str:
-    """Say that some distances of a result are no distances; "" where all are."""
-    if not attrs.get(UNUSABLE):
-        return ""
-    return f"{attrs[UNUSABLE]:,} of its distances are NaN or minus infinity, and count as not found"
-
-
 def load_runs(
     paths: Iterable[Path],
     recompute: bool = False,
     processes: int | None = None,
     left_out: LeftOut | None = None,
 ) -> Iterator[Run]:
-    """Yield the run of each result file that can be read; say on stderr which cannot, and why."""
-    return (run for _, run in load_runs_of(paths, recompute, processes, left_out))
-
-
-def load_runs_of(
-    paths: Iterable[Path],
-    recompute: bool = False,
-    processes: int | None = None,
-    left_out: LeftOut | None = None,
-) -> Iterator[tuple[Path, Run]]:
-    """Yield each result file that can be read with its run; say on stderr which cannot, and why.
+    """Yield the run of each result file that can be read; say on stderr which cannot, and why.
 
     `left_out` is given those that cannot.
 
@@ -213,7 +195,7 @@ def load_runs_of(
     for path, run, name in zip(found, runs, names, strict=True):
         if text := unusable_distances(run.attrs):
             tqdm.write(clean_text(f"{path}: {text}"), file=sys.stderr)
-        yield path, replace(run, series=run.series.replaced(environment=name), path=path)
+        yield replace(run, series=run.series.replaced(environment=name), path=path)
 
 
 def load_dataset(

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ann_benchmarks.common.distributions import incomplete_beta
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.statistics.distributions import incomplete_beta
+from ann_benchmarks.statistics.intervals import ONE_IN
 
 from .at_recall import at_recall
-from .recall import COUNTS, ONE_IN
+from .measurement import COUNTS
 from .runs import Run
 
 ALIKE = 0.1  # of the neighbours that are missed, by which two mean recalls may differ to be nearly equal

@@ -17,9 +17,9 @@ from ann_benchmarks.jobs.events import (
     WorkloadDone,
 )
 from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.results.intervals import interval_text
-from ann_benchmarks.results.percentiles import least_queries
 from ann_benchmarks.results.warnings import FIGURE, gathered
+from ann_benchmarks.statistics.intervals import interval_text
+from ann_benchmarks.statistics.percentiles import least_queries
 
 from .outcomes import JobOutcome
 

@@ -13,10 +13,11 @@ from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import PointDone
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import Rounds
-from ann_benchmarks.results.contest import FEWEST_ROUNDS, Ratio, contest
 from ann_benchmarks.results.file import read_attributes
-from ann_benchmarks.results.judging import ERROR_RATE
-from ann_benchmarks.results.speeds import Speed, speed_of
+from ann_benchmarks.results.measurement import speed_of
+from ann_benchmarks.statistics.contests import FEWEST_ROUNDS, Ratio, contest
+from ann_benchmarks.statistics.differences import ERROR_RATE
+from ann_benchmarks.statistics.speeds import Speed
 
 LINE_SECONDS = 10.0  # between two lines, where there is no terminal
 

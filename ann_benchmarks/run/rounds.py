@@ -16,8 +16,8 @@ from ann_benchmarks.jobs.events import Failure, Finished, PointDone, TurnDone
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, shares_of_budget
 from ann_benchmarks.measure.rounds import Enter, Keep, Turn, delete_partial_result
-from ann_benchmarks.results.contest import FEWEST_ROUNDS
-from ann_benchmarks.results.speeds import CHAIN, TURNS, next_link
+from ann_benchmarks.results.measurement import CHAIN, TURNS, next_link
+from ann_benchmarks.statistics.contests import FEWEST_ROUNDS
 
 from .outcomes import JobOutcome, Observer, note_failure, noted
 from .progress import RoundsProgress, conclusions

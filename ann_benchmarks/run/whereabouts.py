@@ -7,7 +7,7 @@ from ann_benchmarks.common.text import warn
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Failure, Located
 from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.results.environment import with_settings_given
+from ann_benchmarks.results.environment import add_settings
 
 from .process import ProcessWorker
 from .worker import LOCATION, Question, Worker, ask
@@ -39,7 +39,7 @@ class Locator:
                 warn(f"what is known of the server of {definition.family} here is nothing: {answer.text}")
             self._known[key] = answer.facts if isinstance(answer, Located) else {}
         facts, conditions = self._known[key], job.procedure.conditions
-        facts = with_settings_given(facts, definition.settings, definition.varied)
+        facts = add_settings(facts, definition.settings, definition.varied)
         return {**facts, **(conditions.facts if conditions else {}), **job.facts_of_servers} if facts else {}
 
 

@@ -27,10 +27,10 @@ from ann_benchmarks.results.filtered import (
     is_chance,
     regret,
 )
-from ann_benchmarks.results.intervals import interval_text
-from ann_benchmarks.results.judging import ERROR_RATE
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import Run, interval, number
+from ann_benchmarks.statistics.differences import ERROR_RATE
+from ann_benchmarks.statistics.intervals import interval_text
 
 from .chosen import Choice, filtered_of_one_load
 from .parts import Part, Statement, Table, known_table, listed
@@ -211,7 +211,7 @@ def filter_statements(runs: Sequence[Run], target: float, error_rate: float) -> 
         known = view.fastest[one.name]
         return known.state, tuple(known.names), tuple(known.higher)
 
-    sentences = [f"At {view.required}, with {view.sets[0].compared.who_asks}."]
+    sentences = [f"At {view.required}, with {view.sets[0].compared.client_text}."]
     for kind, sets in view.kinds.items():
         groups = (list(group) for _, group in groupby(sets, verdict))
         parts = [
@@ -280,7 +280,8 @@ def planner_statements(sets: Iterable[UnderFilter]) -> list[Statement]:
     cases = []
     for one in sets:
         for name, at in one.at_recall.items():
-            known = [run for run in one.compared.families[name] if regret(run) is not None]
+            own = (run for run in one.compared.runs if run.series.family == name)
+            known = [run for run in own if regret(run) is not None]
             is_large = all((regret(run) or 0) > LARGE_REGRET and not is_chance(run) for run in known)
             if (value := regret(at.run)) and is_large:
                 plan = shortened(at.run.attrs.get(REGRET_PLAN) or "")

@@ -8,8 +8,8 @@ from itertools import groupby, takewhile
 from ann_benchmarks.common.numbers import KIB, counted, size_text, three_digits
 from ann_benchmarks.results.at_recall import AtRecall, at_recall, ratio_of_throughputs
 from ann_benchmarks.results.comparable import clients, comparable, is_on_tier
-from ann_benchmarks.results.contest import Ratio
 from ann_benchmarks.results.runs import Run
+from ann_benchmarks.statistics.contests import Ratio
 
 from .parts import Statement, listed
 from .tiers import share_note, tier_runs

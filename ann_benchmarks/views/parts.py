@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from ann_benchmarks.common.numbers import UNKNOWN, figure_text, three_digits
 from ann_benchmarks.results.at_recall import LOWER_BOUND, AtRecall, how_measured
-from ann_benchmarks.results.contest import FEWEST_ROUNDS, Ratio
-from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.runs import Run
+from ann_benchmarks.statistics.contests import FEWEST_ROUNDS, Ratio
+from ann_benchmarks.statistics.intervals import interval_text
 
 SPECIAL = re.compile(r"[\\`*\[\]<>|~$&]|(?<![^\W_])_|_(?![^\W_])")  # a _ within a word is plain
 MOST_NAMED = 4  # contenders that a sentence names before it counts the others

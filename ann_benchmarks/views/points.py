@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ann_benchmarks.results.at_recall import AtRecall, indexes_at_recall
-from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.metrics import (
     KNN,
     QPS_AT_RECALL,
@@ -15,6 +14,7 @@ from ann_benchmarks.results.metrics import (
     pareto_frontier,
 )
 from ann_benchmarks.results.runs import Run, interval, number
+from ann_benchmarks.statistics.intervals import Interval
 
 
 @dataclass(frozen=True)

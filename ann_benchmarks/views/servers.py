@@ -10,13 +10,13 @@ from ann_benchmarks.results.at_recall import (
     LOWER_BOUND,
     AtRecall,
     at_recall,
-    of_latencies,
+    latency_notes,
     ratio_of_throughputs,
 )
 from ann_benchmarks.results.comparable import is_on_tier, ram
-from ann_benchmarks.results.judging import ERROR_RATE
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics
 from ann_benchmarks.results.runs import Run, number
+from ann_benchmarks.statistics.differences import ERROR_RATE
 
 from .parts import Part, known_table, notes_on, speedup_text
 from .points import Point, point_at
@@ -179,7 +179,7 @@ def server_tables(runs: Iterable[Run], target: float) -> list[Part]:
         parts.append(known_table(columns, caption, frozenset({"Servers"})))
         parts += [MOST_RAM] if len({place.ram for place in at}) > 1 else []
         parts += notes_on(ratios, shown, whole.run) if whole else ()
-        parts += of_latencies(at.values())
+        parts += latency_notes(at.values())
     return [*parts, ONE_MACHINE]
 
 

@@ -13,13 +13,14 @@ from ann_benchmarks.results.at_recall import (
     AtRecall,
     Key,
     at_recall,
-    of_latencies,
+    build_arguments,
+    built_index,
+    latency_notes,
     ratio_of_throughputs,
 )
-from ann_benchmarks.results.built import build_arguments, built_index
-from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics, drawable
 from ann_benchmarks.results.runs import Run, interval, number
+from ann_benchmarks.statistics.intervals import interval_text
 
 from .parts import Part, Table
 from .points import Point, divided, point_at
@@ -214,7 +215,7 @@ def tier_tables(runs: Sequence[TierRun], target: float, intervals: bool = True) 
     rows = [row for part in parts if isinstance(part, Table) for row in part.rows]
     if any(")" in cell for row in rows for cell in row[3 : len(COLUMNS)]):
         parts.append("In brackets: 95% intervals.")
-    parts += of_latencies(one.at for one in found)
+    parts += latency_notes(one.at for one in found)
     if off := [abs(one.available / one.ram - 1) for one in found if one.ram and one.available]:
         most = f"{max(off):.1%}"
         parts.append(f"Available RAM is as requested; measured during the runs it was within {most} of it.")

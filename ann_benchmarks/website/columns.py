@@ -9,15 +9,15 @@ from typing import Any
 
 from ann_benchmarks.common.numbers import size_text
 from ann_benchmarks.fields.rows import CONDITIONS, FIELDS, SPECIAL, Field
+from ann_benchmarks.results.at_recall import build_arguments
 from ann_benchmarks.results.attributes import version_names
-from ann_benchmarks.results.built import build_arguments
 from ann_benchmarks.results.environment import UNKNOWN
 from ann_benchmarks.results.filtered import DEFAULTS
-from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.results.measurement import EXACT_SEARCH
 from ann_benchmarks.results.metrics import all_metrics, standard_metrics
+from ann_benchmarks.results.remarks import main_wait, stored_remarks
 from ann_benchmarks.results.runs import Run, interval, number
-from ann_benchmarks.results.speeds import EXACT_SEARCH
-from ann_benchmarks.results.warnings import main_wait, warnings_of_one
+from ann_benchmarks.statistics.intervals import Interval
 from ann_benchmarks.views.chosen import filtered_of_one_load
 from ann_benchmarks.views.facets import servers
 from ann_benchmarks.views.tiers import tier_runs, whole_machine
@@ -95,7 +95,7 @@ def guarded(write: Callable[[Run], str]) -> Callable[[Run], str | None]:
 
 
 waits = guarded(lambda run: main_wait(run.attrs))
-warnings = guarded(lambda run: "; ".join(warnings_of_one(run)))
+warnings = guarded(lambda run: "; ".join(stored_remarks(run.attrs)))
 
 
 def attribute(name: str) -> Callable[[Run], float | None]:

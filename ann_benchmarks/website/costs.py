@@ -6,8 +6,8 @@ from functools import cache
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.pricing.prices import PriceList, Quote
 from ann_benchmarks.pricing.servers import needed_capacity
-from ann_benchmarks.results.intervals import Interval
 from ann_benchmarks.results.runs import Run, interval
+from ann_benchmarks.statistics.intervals import Interval
 
 from .columns import SiteColumn, Value
 

@@ -1,6 +1,6 @@
 "use strict";
 
-// How fast points are at a recall, as results/equal_recall.py has it: on the line between the two neighbours of
+// How fast points are at a recall, as statistics/speeds.py has it: on the line between the two neighbours of
 // an index, or near one of them. The logarithm of the throughput falls in a line with the effort, minus the
 // logarithm of the share of neighbours that are missed.
 

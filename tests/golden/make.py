@@ -24,9 +24,9 @@ from ann_benchmarks.fields.series import ATTRIBUTE, Series
 from ann_benchmarks.load.spans import histogram
 from ann_benchmarks.monitoring.stored import GROUP, Monitored, as_json, writer
 from ann_benchmarks.results.file import result_path, truth_mark, write_result
-from ann_benchmarks.results.intervals import mean_interval, share_interval
-from ann_benchmarks.results.percentiles import stored_percentiles
 from ann_benchmarks.results.records import record_path, write_record
+from ann_benchmarks.statistics.intervals import mean_interval, share_interval
+from ann_benchmarks.statistics.percentiles import stored_percentiles
 from tests.conftest import make_dataset
 from tests.plotting_data import make_result, trust
 from tests.report_data import make_inserts, make_writes

@@ -11,9 +11,9 @@ import numpy as np
 
 from ann_benchmarks.load.one_client import common_start
 from ann_benchmarks.plugin import Answers, Writes
-from ann_benchmarks.results.intervals import mean_interval
-from ann_benchmarks.results.percentiles import PERCENTILES
 from ann_benchmarks.results.records import Rate
+from ann_benchmarks.statistics.intervals import mean_interval
+from ann_benchmarks.statistics.percentiles import PERCENTILES
 
 TICK_SECONDS = 0.5
 

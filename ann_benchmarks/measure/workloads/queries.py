@@ -12,7 +12,7 @@ from ann_benchmarks.load.sampled import one_each
 from ann_benchmarks.load.spans import closed_loop
 from ann_benchmarks.load.warmup import WARMUP_RUN, Warmup, warm_up
 from ann_benchmarks.plugin import Writable, client_facts, settle
-from ann_benchmarks.results.warnings import remarks
+from ann_benchmarks.results.remarks import remarks
 
 from ..answers import checked_neighbors
 from .over_time import Span, rate_of, run_together, times_of

@@ -10,7 +10,7 @@ from ann_benchmarks.data.ground_truth import exact_neighbors
 from ann_benchmarks.data.vectors.rows import Rows
 from ann_benchmarks.distance import candidate_distances, rounded_up
 from ann_benchmarks.load.workload import KINDS
-from ann_benchmarks.results.recall import recall_of_each
+from ann_benchmarks.results.measurement import recall_of_each
 
 INSERT, UPDATE, DELETE = range(len(KINDS))
 GONE = -1

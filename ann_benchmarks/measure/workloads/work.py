@@ -23,8 +23,8 @@ from ann_benchmarks.monitoring.stored import monitored, monitored_json
 from ann_benchmarks.plugin import Plugin, Writable
 from ann_benchmarks.results.environment import environment_of
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, truth_mark
-from ann_benchmarks.results.intervals import share_interval
 from ann_benchmarks.results.records import Phase, Rate, Record
+from ann_benchmarks.statistics.intervals import share_interval
 
 from ..storing import now
 from ..target import TargetSearch

@@ -15,7 +15,7 @@ from ann_benchmarks.load.spans import active_span, closed_loop
 from ann_benchmarks.monitoring import Phases
 from ann_benchmarks.plugin import Changes, Plugin, Writable
 from ann_benchmarks.results.records import write_record
-from ann_benchmarks.results.warnings import remarks
+from ann_benchmarks.results.remarks import remarks
 
 from ..loaded_point import LoadedPoint
 from .over_time import Span, Times, rate_of, run_together, writes_of

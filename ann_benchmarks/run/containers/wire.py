@@ -22,7 +22,7 @@ import numpy as np
 from ann_benchmarks.jobs.events import Event, Failure, Finished, Located, PointDone, WorkloadDone
 from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.measure.rounds import RoundsRequest
-from ann_benchmarks.results.intervals import Interval
+from ann_benchmarks.statistics.intervals import Interval
 
 from ..worker import Question
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from ann_benchmarks.common.errors import UserError, one_line
 from ann_benchmarks.common.numbers import counted, size_text
 from ann_benchmarks.results.attributes import version_names
-from ann_benchmarks.results.intervals import interval_text
+from ann_benchmarks.statistics.intervals import interval_text
 
 from ..copies import private_in_file
 from ..manifest import MANIFEST, Manifest

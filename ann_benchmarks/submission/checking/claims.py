@@ -13,9 +13,9 @@ from ann_benchmarks.common.errors import shown as shown_text
 from ann_benchmarks.common.text import DAMAGE, reason_of
 from ann_benchmarks.fields.series import BATCH, BESIDE, Series
 from ann_benchmarks.results.attributes import version_names
-from ann_benchmarks.results.intervals import mean_interval
 from ann_benchmarks.results.measurement import run_throughputs
-from ann_benchmarks.results.percentiles import PERCENTILES
+from ann_benchmarks.statistics.intervals import mean_interval
+from ann_benchmarks.statistics.percentiles import PERCENTILES
 
 from ..files import REPORT, SYSTEM
 from ..manifest import MANIFEST, ClaimedPoint, Manifest

@@ -11,10 +11,10 @@ from ann_benchmarks.common.numbers import byte_size, counted
 from ann_benchmarks.common.text import from_json
 from ann_benchmarks.load.request import Objective
 from ann_benchmarks.load.spans import ALWAYS_WAITING, LARGE_SHARE, LATE_SHARE, NOTHING_LEFT
-from ann_benchmarks.results.contest import FEWEST_ROUNDS
-from ann_benchmarks.results.intervals import FEWEST_RUNS
-from ann_benchmarks.results.speeds import MARK, ROUNDS
-from ann_benchmarks.results.warnings import FEW_QUERIES, MOST_OTHERS, RECALL_CHANGED
+from ann_benchmarks.results.measurement import MARK, ROUNDS
+from ann_benchmarks.results.remarks import FEW_QUERIES, MOST_OTHERS, RECALL_CHANGED
+from ann_benchmarks.statistics.contests import FEWEST_ROUNDS
+from ann_benchmarks.statistics.intervals import FEWEST_RUNS
 
 from ..manifest import MANIFEST, Manifest
 from .identity import MEMORY

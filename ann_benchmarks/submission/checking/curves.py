@@ -16,8 +16,8 @@ import numpy as np
 from ann_benchmarks.common.errors import shown
 from ann_benchmarks.common.text import from_json
 from ann_benchmarks.results.environment import MEMORY_SLACK
-from ann_benchmarks.results.intervals import FEWEST_RUNS
-from ann_benchmarks.results.speeds import CHAIN, MARK, ROUNDS, TURNS, next_link
+from ann_benchmarks.results.measurement import CHAIN, MARK, ROUNDS, TURNS, next_link
+from ann_benchmarks.statistics.intervals import FEWEST_RUNS
 
 from ..contents import MACHINE, SETTINGS, SOFTWARE
 from .identity import file_names

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from ann_benchmarks.measure.filtering import filter_figures
-from ann_benchmarks.results.intervals import mean_interval, share_interval
-from ann_benchmarks.results.measurement import run_throughputs
-from ann_benchmarks.results.percentiles import PERCENTILES
-from ann_benchmarks.results.recall import completeness_of_each, share_of_due
+from ann_benchmarks.results.measurement import completeness_of_each, run_throughputs, share_of_due
+from ann_benchmarks.statistics.intervals import mean_interval, share_interval
+from ann_benchmarks.statistics.percentiles import PERCENTILES
 
 from .points import CheckedPoint
 from .truth import different_distances, places, repeats, tolerance

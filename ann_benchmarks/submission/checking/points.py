@@ -16,11 +16,10 @@ from ann_benchmarks.common.yaml_file import YamlFile
 from ann_benchmarks.fields.series import Series, series_of, stored_series
 from ann_benchmarks.pricing.prices import PriceList, read_prices
 from ann_benchmarks.results.file import Result, read_more, read_result, truth_mark
-from ann_benchmarks.results.intervals import share_interval
-from ann_benchmarks.results.measurement import Measurement
+from ann_benchmarks.results.measurement import RECALL_SLACK, Measurement, recall_of_each
 from ann_benchmarks.results.metrics import KNN, RECALL
-from ann_benchmarks.results.recall import RECALL_SLACK, fifth_percentile, recall_of_each
 from ann_benchmarks.results.runs import Run, judged
+from ann_benchmarks.statistics.intervals import fifth_percentile, share_interval
 
 from ..files import EXPERIMENT, PRICES
 from ..manifest import MANIFEST, BundledDataset, Manifest, read_manifest

@@ -12,20 +12,18 @@ from statistics import fmean, stdev
 
 from ann_benchmarks.common.numbers import three_digits
 
-from .equal_recall import ABOVE, AT, Standing, beside, standing
-from .intervals import Interval
-from .judging import (
+from .differences import (
     ERROR_RATE,
     LOOKS_SHARE,
     Difference,
     Estimate,
+    add_doubt,
     difference,
     difference_of_pairs,
-    with_doubt,
 )
-from .speeds import Speed
+from .intervals import Interval
+from .speeds import ABOVE, AT, WIDE, Levels, Speed, Standing, find_standing
 
-IN_ROUNDS, ONCE = "rounds", "runs"  # by what a ratio is judged
 MEASURED_ONCE = "measured once, at different times"
 FEWEST_ROUNDS = 4  # before anything is said, or a race is looked at or ended by its budget
 FEWEST_PARTS = 10  # of the queries, whose spread shows how alike two contenders miss
@@ -33,7 +31,9 @@ FEWEST_PARTS = 10  # of the queries, whose spread shows how alike two contenders
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as fast, with its interval, None where nothing shows the noise; `rounds` is 0 for ONCE.
+    """How many times as fast, with its interval, None where nothing shows the noise.
+
+    `rounds` is 0 where the two were measured once, at different times.
 
     Where not `is_fair`, the slower one was measured at a higher recall only, and may be faster at this one.
     Two that were measured at nearly the same higher `recall` are compared there. `through` is the contender
@@ -129,18 +129,18 @@ class Contest:
 def contest(contenders: Mapping[str, Sequence[Speed]], target: float) -> Contest:
     """Compare contenders, each with all of its points, at a recall; leave out those that do not reach it."""
     mark = common_mark(contenders, target)
-    common = _of_rounds([speed for speeds in contenders.values() for speed in speeds], mark)
+    effects = _round_effects([speed for speeds in contenders.values() for speed in speeds], mark)
     found: dict[str, Standing] = {}
     for name, speeds in contenders.items():
-        in_rounds = standing(speeds, target, mark, common) if mark else None
-        if one := in_rounds if in_rounds and in_rounds.rounds else standing(speeds, target):
+        in_rounds = find_standing(speeds, target, mark, effects) if mark else None
+        if one := in_rounds if in_rounds and in_rounds.rounds else find_standing(speeds, target):
             found[name] = one
 
     def pace(item: tuple[str, Standing]) -> float:
         levels = item[1].unchosen
         if not levels:
             return item[1].level
-        return fmean(level - common.get(number, 0.0) for number, level in levels.items())
+        return fmean(level - effects.get(number, 0.0) for number, level in levels.items())
 
     return Contest(dict(sorted(found.items(), key=pace, reverse=True)))
 
@@ -153,7 +153,7 @@ def ratio(first: Standing, second: Standing, error_rate: float = ERROR_RATE) -> 
     """
     as_measured = _ratio(first, second, error_rate, second.reach != ABOVE)
     is_first = first.level >= second.level
-    equal = beside(first, second) if is_first else beside(second, first)
+    equal = at_common_recall(first, second) if is_first else at_common_recall(second, first)
     if equal is None:
         return as_measured
     there = _ratio(*(equal if is_first else equal[::-1]), error_rate)
@@ -170,41 +170,69 @@ def _product(first: Ratio, second: Ratio, middle: str) -> Ratio:
     return Ratio(first.value * second.value, interval, rounds, through=middle)
 
 
-def _ratio(first: Standing, second: Standing, error_rate: float, is_fair: bool = True) -> Ratio:
-    """Compare the levels of two, each as it is.
+def at_common_recall(fast: Standing, slow: Standing) -> tuple[Standing, Standing] | None:
+    """Return both at the recall of the faster one, where both are ABOVE; None where the slower is far beyond.
 
-    In rounds, the race may have been looked at before, and ended by what was seen: that has a part of it.
+    From a slightly higher recall, the slower one's level is moved along its line. From a lower one it is not:
+    at the recall of the faster one, it is as fast as that at most. Other queries would have other recalls,
+    which is the doubt of such a comparison.
     """
-    found = speed_ratio(first, second)
-    rate = error_rate * (1 - LOOKS_SHARE) if found.by == IN_ROUNDS else error_rate
-    interval = Interval(*found.interval(rate)) if found.is_judged else None
-    if found.by != IN_ROUNDS:
-        return Ratio(found.ratio, interval, 0, is_fair)
-    return Ratio(_unchosen_ratio(first, second, interval), interval, found.repetitions[0], is_fair)
+    gap = slow.excess - fast.excess
+    if (fast.reach, slow.reach) != (ABOVE, ABOVE) or gap > WIDE:
+        return None
+    fast, slow = replace(fast, reach=AT), replace(slow, reach=AT)
+    if gap <= 0:
+        return fast, slow
+    more = -slow.slope * gap
+
+    def moved(levels: Levels | None) -> Levels | None:
+        return levels and {number: level + more for number, level in levels.items()}
+
+    return fast, replace(
+        slow,
+        shift=slow.shift + more,
+        level=slow.level + more,
+        doubt=math.hypot(slow.doubt, slow.slope_doubt * more),
+        rounds=moved(slow.rounds),
+        unchosen=moved(slow.unchosen),
+    )
 
 
-def _unchosen_ratio(first: Standing, second: Standing, interval: Interval | None) -> float:
-    """Return the speed of the first over the second's, in rounds that have not chosen their points."""
-    levels, others = first.unchosen or first.rounds or {}, second.unchosen or second.rounds or {}
-    value = math.exp(fmean(levels[n] - others[n] for n in levels.keys() & others.keys()))
-    return min(max(value, interval.low), interval.high) if interval else value
+def _ratio(first: Standing, second: Standing, error_rate: float, is_fair: bool = True) -> Ratio:
+    """Compare the levels of two, each as it is: by rounds if they share enough, else as measured once.
 
-
-def ratio_once(first: Estimate, second: Estimate, error_rate: float = ERROR_RATE) -> Ratio:
-    """Compare two figures that were each measured once, at different times."""
-    found = difference([second], [first])
-    return Ratio(found.ratio, Interval(*found.interval(error_rate)) if found.is_judged else None)
-
-
-def speed_ratio(first: Standing, second: Standing) -> Difference:
-    """Return the speed of the first over the second's; judged by rounds if they share two, else by ONCE."""
+    In rounds, the race may have been looked at before, and ended by what was seen: that has a part of the
+    error rate. The ratio is that of rounds which have not chosen the points.
+    """
+    doubt = math.hypot(recall_doubt(first, second), first.doubt, second.doubt)
     rounds, others = first.rounds or {}, second.rounds or {}
     shared = sorted(rounds.keys() & others.keys()) if first.mark == second.mark else []
-    if len(shared) >= FEWEST_ROUNDS:
-        found = difference_of_pairs([others[n] for n in shared], [rounds[n] for n in shared], IN_ROUNDS)
-    else:
-        found = difference([second.estimate], [first.estimate])
-    return with_doubt(found, math.hypot(recall_doubt(first, second), first.doubt, second.doubt))
+    if len(shared) < FEWEST_ROUNDS:
+        return ratio_once(first.estimate, second.estimate, error_rate, doubt, is_fair)
+    found = add_doubt(
+        difference_of_pairs([others[n] for n in shared], [rounds[n] for n in shared], "rounds"), doubt
+    )
+    interval = _interval(found, error_rate * (1 - LOOKS_SHARE))
+    unchosen, others = first.unchosen or rounds, second.unchosen or others
+    value = math.exp(fmean(unchosen[n] - others[n] for n in unchosen.keys() & others.keys()))
+    value = min(max(value, interval.low), interval.high) if interval else value
+    return Ratio(value, interval, len(shared), is_fair)
+
+
+def ratio_once(
+    first: Estimate,
+    second: Estimate,
+    error_rate: float = ERROR_RATE,
+    doubt: float = 0.0,
+    is_fair: bool = True,
+) -> Ratio:
+    """Compare two figures that were each measured once, at different times."""
+    found = add_doubt(difference([second], [first]), doubt)
+    return Ratio(found.ratio, _interval(found, error_rate), 0, is_fair)
+
+
+def _interval(found: Difference, error_rate: float) -> Interval | None:
+    return Interval(*found.interval(error_rate)) if found.is_judged else None
 
 
 def recall_doubt(first: Standing, second: Standing) -> float:
@@ -232,7 +260,7 @@ def common_mark(contenders: Mapping[str, Sequence[Speed]], target: float) -> str
     return best if len(marks.get(best, ())) > 1 else ""
 
 
-def _of_rounds(speeds: Sequence[Speed], mark: str) -> dict[int, float]:
+def _round_effects(speeds: Sequence[Speed], mark: str) -> dict[int, float]:
     """Return by how much each round was faster than all of them, over the points with the most rounds."""
     in_rounds = [speed.by_round for speed in speeds if mark and speed.mark == mark]
     most = max(map(len, in_rounds), default=0)
@@ -241,10 +269,3 @@ def _of_rounds(speeds: Sequence[Speed], mark: str) -> dict[int, float]:
     means = {number: fmean(of_point[number] for of_point in whole) for number in shared}
     mean = fmean(means.values()) if means else 0.0
     return {number: level - mean for number, level in means.items()}
-
-
-def alone(speed: Speed) -> Standing:
-    """Return a point as it stands by itself, at whatever recall it has."""
-    rounds = speed.by_round
-    one = Standing({0: 1.0}, 0.0, speed.level, speed.estimate, AT, mark=speed.mark)
-    return replace(one, rounds=rounds, unchosen=rounds)

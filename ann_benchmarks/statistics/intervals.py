@@ -1,20 +1,24 @@
-"""How sure a number is: 95% intervals of recall and throughput, and whether runs agree with each other."""
+"""95% intervals of recalls and throughputs, and whether runs agree with each other."""
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from ann_benchmarks.common.distributions import student_quantile
 from ann_benchmarks.common.numbers import figure_text
 
+from .distributions import incomplete_beta, student_quantile
+
 CONFIDENCE = 0.95
+ONE_IN = 20  # queries: 5%
 FEWEST_RUNS = 3  # of two, Student's interval is 12.7 standard errors wide either way: it says nothing
 NORMAL = 1.959964  # its two-sided quantile of the normal distribution
 _PIECES = 20  # of a run, whose means show its noise: neighbouring queries are not independent
 _BEYOND_NOISE = 3.0902  # normal quantile of 1 in 1,000
 _WORTH_TELLING = 0.05  # of the mean
+_ROUNDING = 1e-9
 
 
 class Interval(NamedTuple):
@@ -47,6 +51,52 @@ def share_interval(shares: np.ndarray) -> Interval:
     middle = (mean + z2 / 2) / (1 + z2)
     half = math.sqrt(z2 * (mean * (1 - mean) + z2 / 4)) / (1 + z2)
     return Interval(max(middle - half, 0.0), min(middle + half, 1.0))
+
+
+def fifth_percentile(recalls: np.ndarray) -> float:
+    """Return the recall at the 5th percentile of queries, (queries,); NaN with fewer than 20 of them.
+
+    It is the lower percentile, a value that occurred: at least 5% of the queries have this recall or a lower
+    one, and at least 95% have this recall or a higher one.
+    """
+    if len(recalls) < ONE_IN:
+        return math.nan
+    place = (len(recalls) - 1) // ONE_IN
+    return float(np.partition(recalls, place)[place])
+
+
+def fifth_interval(recalls: np.ndarray) -> Interval:
+    """Interval of the recall at the 5th percentile of all such queries; NaN with fewer than 20 of them.
+
+    Its ends are order statistics: however recalls are distributed, the number of queries at most as good as
+    the true percentile is at least binomial, and that of worse ones at most (David and Nagaraja, Order
+    Statistics, 7.1). Where no query bounds it, the lower end is 0.
+    """
+    if len(recalls) < ONE_IN:
+        return Interval(math.nan, math.nan)
+    low, high = _ends(len(recalls))
+    in_order = np.sort(recalls)
+    return Interval(float(in_order[low - 1]) if low else 0.0, float(in_order[high - 1]))
+
+
+@cache
+def _ends(queries: int) -> tuple[int, int]:
+    """Return the ranks of the ends, from 1 on; the lower one is 0 where no rank is low enough."""
+    rest, share = (1 - CONFIDENCE) / 2, 1 / ONE_IN
+
+    def at_least(rank: int) -> float:
+        """Return the chance that this many queries or more are within the percentile."""
+        return 1.0 if rank <= 0 else incomplete_beta(share, rank, queries - rank + 1)
+
+    def first(limit: float) -> int:
+        """Return the first rank whose chance is at most this."""
+        low, high = 0, queries
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if at_least(middle) <= limit else (middle, high)
+        return high
+
+    return first(1 - rest - _ROUNDING) - 1, first(rest)
 
 
 def mean_interval(values: Sequence[float]) -> Interval:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from statistics import fmean, variance
 from typing import NamedTuple
 
-from ann_benchmarks.common.distributions import student_quantile, student_two_sided
+from .distributions import student_quantile, student_two_sided
 
 ERROR_RATE = 0.05
 LOOKS_SHARE = 0.2  # of the error rate, which the looks at a race have: what is said in the end has the rest
@@ -150,8 +150,8 @@ def paired_difference(a: Sequence[Estimate], b: Sequence[Estimate]) -> Differenc
 
     Changes from pair to pair, such as the load of the machine, are then no noise.
     """
-    of_a, of_b = ([math.log(estimate.value) for estimate in side] for side in (a, b))
-    return difference_of_pairs(of_a, of_b, "pairs")
+    before, after = ([math.log(estimate.value) for estimate in side] for side in (a, b))
+    return difference_of_pairs(before, after, "pairs")
 
 
 def difference_of_pairs(a: Sequence[float], b: Sequence[float], by: str) -> Difference:
@@ -175,7 +175,7 @@ def difference_of_pairs(a: Sequence[float], b: Sequence[float], by: str) -> Diff
     return replace(plain, error=math.sqrt(spread / worth), freedom=worth - 1, by=by)
 
 
-def with_doubt(found: Difference, deviation: float) -> Difference:
+def add_doubt(found: Difference, deviation: float) -> Difference:
     """Add the standard deviation of something else that the logarithm of the ratio depends on."""
     if not found.is_judged or not deviation:
         return found
@@ -193,7 +193,7 @@ def _welch(plain: Difference, parts: Sequence[float], freedoms: Sequence[float],
     return replace(plain, error=math.sqrt(whole), freedom=freedom, by=by)
 
 
-def adjusted(differences: Sequence[Difference]) -> list[Difference]:
+def adjust(differences: Sequence[Difference]) -> list[Difference]:
     """Judge them together, so that the chance of any false one is the error rate (Holm, 1979)."""
     judged = sorted((d.p, i) for i, d in enumerate(differences) if d.is_judged)
     result, least = list(differences), 0.0
@@ -203,14 +203,14 @@ def adjusted(differences: Sequence[Difference]) -> list[Difference]:
     return result
 
 
-def together(differences: Sequence[Difference], of_repetitions: Difference | None = None) -> Difference:
+def mean_difference(differences: Sequence[Difference], repeated: Difference | None = None) -> Difference:
     """Return the geometric mean of the ratios of many points.
 
-    `of_repetitions` is the same for whole repetitions. Their spread judges it, because what slows one point
+    `repeated` is the same for whole repetitions. Their spread judges it, because what slows one point
     slows its neighbours, too. Without it, all points are assumed to err alike: the error is the mean one.
     """
-    if of_repetitions is not None:
-        return replace(of_repetitions, adjusted=of_repetitions.p)
+    if repeated is not None:
+        return replace(repeated, adjusted=repeated.p)
     first = differences[0]
     a, b = (
         math.exp(fmean(map(math.log, side))) for side in zip(*((d.a, d.b) for d in differences), strict=True)

@@ -1,0 +1,1 @@
+"""How sure numbers are: intervals, noise, effective sample sizes, speed at a recall. It knows no files."""
