@@ -17,9 +17,9 @@ from ann_benchmarks.pricing.prices import GB, Capacity, read_prices
 from ann_benchmarks.pricing.servers import STORAGE_MARGIN, needed_capacity
 from ann_benchmarks.reporting.chapters import ReportOptions, report_results
 from ann_benchmarks.reporting.content import Chapter, Report
-from ann_benchmarks.reporting.cost_output import cost_data
-from ann_benchmarks.reporting.costs import cost_answers
 from ann_benchmarks.reporting.report import write_report
+from ann_benchmarks.views.cost_table import cost_data
+from ann_benchmarks.views.costs import cost_answers
 from ann_benchmarks.website.build import create_website
 from ann_benchmarks.website.costs import price_columns
 

@@ -11,18 +11,20 @@ import pytest
 import yaml
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.reporting import chapters, drawing
+from ann_benchmarks.reporting import chapters
 from ann_benchmarks.reporting.chapters import ReportOptions, report_results
 from ann_benchmarks.reporting.content import Chapter, Report, Shown
 from ann_benchmarks.reporting.facts import what_was_run, when
 from ann_benchmarks.reporting.kinds import make
+from ann_benchmarks.reporting.pictures import published_lines
 from ann_benchmarks.reporting.report import MARK_FILE, write_report
 from ann_benchmarks.reporting.speeds import latency_results
+from ann_benchmarks.reporting.workloads import write_chart
 from ann_benchmarks.results.records import write_record
 from ann_benchmarks.results.warnings import warnings_of
 
 from .page import Page
-from .plotting_data import make_result, make_truth
+from .plotting_data import figure_of, make_result, make_truth
 from .report_data import GB, make_run, make_writes
 from .test_report_document import NASTY
 
@@ -302,13 +304,11 @@ def test_facts_of_old_results_and_damaged_settings():
     assert blocks[0].rows == [["Runs of a point", "3", "-"]]
 
 
-def test_workloads_side_by_side_are_drawn_to_their_tops(tmp_path, monkeypatch):
-    figures = []
-    monkeypatch.setattr(drawing, "save", lambda figure, path: figures.append(figure))
+def test_workloads_side_by_side_are_drawn_to_their_tops():
     slow, fast = make_writes(), make_writes("vchord()", "vchord")
     queries = [10 * count for count in fast.windows["queries"]]
-    drawing.draw_writes([slow, replace(fast, windows=fast.windows | {"queries": queries})], tmp_path)
-    panels = [axes for axes in figures[0].axes if axes.get_title("left")]
+    figure = figure_of(write_chart([slow, replace(fast, windows=fast.windows | {"queries": queries})]))
+    panels = [axes for axes in figure.axes if axes.get_title("left")]
     lines = [line.get_ydata() for axes in panels for line in axes.get_lines()]
     assert len(lines) == 2 and all(axes.get_ylim()[1] >= max(map(max, lines)) for axes in panels)
     assert panels[0].get_ylim()[0] == 0
@@ -373,11 +373,11 @@ def test_the_same_result_in_two_chapters_is_one_point(tmp_path):
 
 def test_published_throughput_over_clients():
     where = {"dimension": 128, "instance": "m7g.16xl"}
-    lines = drawing.published_lines("query-scaling", where).series
+    lines = published_lines("query-scaling", where).series
     assert len(lines) == 6 and [point.y for point in lines["ef_search 20"]][:2] == [1120, 1823]
-    assert len(drawing.published_lines("insert-scaling", where | {"version": "0.5.1"}).series) == 1
+    assert len(published_lines("insert-scaling", where | {"version": "0.5.1"}).series) == 1
     with pytest.raises(UserError, match="no table of qps or tps over clients"):
-        drawing.published_lines("year-in-review", {})
+        published_lines("year-in-review", {})
 
 
 def test_a_report_says_when_its_last_result_ended():

@@ -20,9 +20,9 @@ from ann_benchmarks.monitoring import Monitored, read_monitoring
 from ann_benchmarks.monitoring.stored import monitored_from
 from ann_benchmarks.results.file import read_attributes
 from ann_benchmarks.results.records import SUFFIX, Record, read_record
+from ann_benchmarks.views.figures import LIGHT_COLORS
 
 from .canvas import GREY, add_text, picture_path, save
-from .styles import LIGHT_COLORS
 
 WAITS = ("cpu", "io", "lwlock", "lock", "client", "other")
 OTHER = "other"  # left white

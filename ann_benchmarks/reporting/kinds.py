@@ -14,14 +14,31 @@ from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.tails import counts_of
 from ann_benchmarks.views.tiers import tier_runs
 
-from .builds import build_picture, build_table
 from .content import Overlay, Shown, part_blocks
 from .document import Block
 from .facts import MONITORED, dashboard_pictures
-from .filters import decile_picture, decile_table, filter_picture, filter_table
-from .recalls import recall_picture, recall_table
-from .scaling import client_picture, server_blocks, server_pictures, tier_blocks, tier_picture
-from .speeds import frontier_picture, latency_picture, point_table, published_table, speedup_tables
+from .pictures import (
+    client_picture,
+    decile_picture,
+    decile_table,
+    filter_picture,
+    filter_table,
+    recall_picture,
+    recall_table,
+    server_blocks,
+    server_pictures,
+    tier_blocks,
+    tier_picture,
+)
+from .speeds import (
+    build_picture,
+    build_tables,
+    frontier_picture,
+    latency_picture,
+    point_table,
+    published_table,
+    speedup_tables,
+)
 from .workloads import insert_picture, insert_table, write_picture, write_tables
 
 View = Callable[..., list[Block]]  # (Shown, options by name)
@@ -93,7 +110,7 @@ KINDS = {
     "clients": Kind(client_picture, None, has_several_clients, OVER),
     "latency": Kind(latency_picture, None, any_run(bool)),
     "recalls": Kind(recall_picture, recall_table, any_run(counts_of)),
-    "builds": Kind(build_picture, build_table, any_run(lambda run: run.metrics["build"] > 0)),
+    "builds": Kind(build_picture, build_tables, any_run(lambda run: run.metrics["build"] > 0)),
     "shards": Kind(server_pictures, server_blocks),
     "dashboard": Kind(dashboard_pictures, None, is_monitored),
     "inserts": Kind(insert_picture, insert_table, any_record("inserts"), OVER),

@@ -19,17 +19,27 @@ from ann_benchmarks.common.text import is_number
 from ann_benchmarks.results.contest import ratio_once
 from ann_benchmarks.results.intervals import Interval, interval_text
 from ann_benchmarks.results.judging import ERROR_RATE
-from ann_benchmarks.results.records import Phase, Rate, Record
+from ann_benchmarks.results.records import Phase, Rate, Record, over_time
+from ann_benchmarks.views.figures import Axis, Chart, Curve, Panel, Style
 from ann_benchmarks.views.parts import Statement, Table, known_table, listed
 from ann_benchmarks.views.points import Point
 
 from .content import Shown
-from .document import Block, Picture
-from .drawing import draw_writes, line_picture
+from .document import Block
+from .pictures import line_picture
 
 INSERTING, BEFORE, WRITING = "inserting", "before", "writing"  # phases
 SIDE_BY_SIDE = 2  # workloads in a picture
 KEPT = 0.95  # a smaller share of the requested rate does not count as that rate
+RECALL, SIZE = "Recall", "Index (MB)"
+PANELS = {
+    "Queries/s": "queries",
+    "Query p99 (ms)": "query_p99",
+    "Writes/s": "writes",
+    "Write p99 (ms)": "write_p99",
+    RECALL: "recall",
+    SIZE: "index_size",
+}
 AFTER = {"after": "afterwards", "vacuumed": "after VACUUM", "reindexed": "after REINDEX"}
 
 
@@ -257,7 +267,7 @@ def insert_picture(shown: Shown) -> list[Block]:
     }
     if not series:
         raise UserError("there is no workload of inserts")
-    return line_picture(shown, "inserts", series, ("Writers", "Inserts per second (1/s)"))
+    return line_picture(shown, "inserts", series, "Writers", "Inserts per second (1/s)")
 
 
 def drawn_interval(low: float | None, high: float | None) -> Interval | None:
@@ -270,10 +280,36 @@ def write_picture(shown: Shown) -> list[Block]:
     records = [record for record in shown.records if record.workload == "writes" and record.windows]
     if not records:
         raise UserError("there is no workload of writes")
-    blocks: list[Block] = []
     records = sorted(records, key=lambda record: (record.dataset, record.rate or 0, record.algo))
-    for number, first in enumerate(range(0, len(records), SIDE_BY_SIDE)):
-        path = shown.file("writes", number)
-        draw_writes(records[first : first + SIDE_BY_SIDE], path)
-        blocks.append(Picture(path.name, "Queries and writes over time, with the names of the phases."))
-    return blocks
+    caption = "Queries and writes over time, with the names of the phases."
+    return [
+        shown.picture("writes", write_chart(records[first : first + SIDE_BY_SIDE]), caption, number)
+        for number, first in enumerate(range(0, len(records), SIDE_BY_SIDE))
+    ]
+
+
+def write_chart(records: Sequence[Record]) -> Chart:
+    """Return workloads side by side, with a row for each figure that is known of any of them."""
+    drawn = [over_time(record.windows) for record in records]
+    names = {
+        name: column
+        for name, column in PANELS.items()
+        if any(math.isfinite(value) for _, figures in drawn for value in figures[column])
+    }
+    if not names:
+        raise UserError("no record states what happened over time")
+    panels = []
+    for row, (name, column) in enumerate(names.items()):
+        for record, (middles, figures) in zip(records, drawn, strict=True):
+            points = [Point(x, y) for x, y in zip(middles, figures[column], strict=True)]
+            if name == RECALL:  # measured now and then: what lies between is joined
+                points = [point for point in points if math.isfinite(point.y)]
+            bands = [
+                (phase.start, phase.start + phase.seconds, "" if row else phase.name)
+                for phase in record.phases
+            ]
+            x = Axis("Seconds in which something was measured", "linear")
+            y = Axis(name, "linear", from_zero=name not in (RECALL, SIZE))
+            heading = "" if row else record.title
+            panels.append(Panel([Curve("", points, Style(row, 0, 0), "sample")], x, y, heading, bands))
+    return Chart("", panels, len(records), is_grid=True, size=(5.4, 1.2))

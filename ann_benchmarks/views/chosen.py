@@ -31,6 +31,11 @@ class Choice:
     load: str = ""
     notes: Sequence[str] = ()
 
+    @property
+    def left_out(self) -> list[str]:
+        """Which results of other loads and servers are not shown."""
+        return [text for text in self.notes if text.startswith("left out")]
+
 
 def chosen(runs: Sequence[Run], patterns: Sequence[str], facet: Facet = NO_FACET) -> Choice:
     """Return the results of the series that patterns name, such as 'pgvector*-c4', or of all.

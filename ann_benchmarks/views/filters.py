@@ -1,5 +1,6 @@
 """Strategies under filters: which is the fastest where, what defaults return, and what plans cost."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +22,7 @@ from ann_benchmarks.results.filtered import (
     REGRET_HIGH,
     REGRET_LOW,
     REGRET_PLAN,
+    Decile,
     FastestStrategy,
     UnderFilter,
     group_by_filter,
@@ -33,7 +35,9 @@ from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import Run, interval, number
 
 from .chosen import Choice, filtered_of_one_load
+from .figures import SHARES, Axis, Chart, Curve, Panel, assign_styles, told_apart
 from .parts import Part, Statement, Table, known_table, listed
+from .points import Point
 
 COLUMNS = (
     *("Filter", "Share of rows", "Strategy", "QPS", "p99 (ms)", "First / this", "Fastest", "Plan"),
@@ -59,6 +63,7 @@ NO_DEFAULTS = (
 )
 LARGE_REGRET = 1.5  # a reader should know of it
 MOST_REGRETS = 5
+DECILE_PANELS = {"recall": "Recall", "completeness": "Completeness", "p50": "p50 (ms)", "p99": "p99 (ms)"}
 
 
 @dataclass(frozen=True)
@@ -84,11 +89,6 @@ class FilterView:
     def required(self) -> str:
         """What a strategy has to reach."""
         return f"a recall of {self.target:g} and a completeness of {COMPLETE:g}"
-
-    @property
-    def left_out(self) -> list[str]:
-        """Which results of other loads and servers are not shown."""
-        return [text for text in self.choice.notes if text.startswith("left out")]
 
     @property
     def has_defaults(self) -> bool:
@@ -198,6 +198,25 @@ def decile_tables(view: FilterView) -> list[Table]:
     return tables
 
 
+def decile_chart(lines: Mapping[str, Sequence[Decile]], title: str) -> Chart:
+    """Return the lines of one filter set; the x axis has the mean of a decile's least and most matches."""
+    styles = told_apart(assign_styles(lines), lines)
+    panels = []
+    for metric, heading in DECILE_PANELS.items():
+        is_time = metric in ("p50", "p99")
+        curves = []
+        for name, deciles in lines.items():
+            xs = [math.sqrt(max(one.least, 1) * max(one.most, 1)) for one in deciles]
+            ys = [getattr(one, metric) * (1e3 if is_time else 1) for one in deciles]
+            curves.append(Curve(name, list(map(Point, xs, ys)), styles[name]))
+        is_known = any(math.isfinite(point.y) for curve in curves for point in curve.points)
+        x = Axis("Rows that match a query's filter", "log")
+        y = Axis("", "log") if is_time else Axis("", "linear", limits=SHARES)
+        absent = "" if is_known or not is_time else "too few queries were counted"
+        panels.append(Panel(curves, x, y, heading, absent=absent))
+    return Chart(title, panels, 2, "x", size=(4.2, 2.6))
+
+
 # Sentences.
 
 
@@ -220,7 +239,7 @@ def filter_statements(runs: Sequence[Run], target: float, error_rate: float) -> 
         ]
         sentences.append(f"Under {kind}: {'; '.join(parts)}.")
     sentences += [NOT_SURELY] * view.is_unsure
-    sentences += [f"{text[0].upper()}{text[1:]}." for text in view.left_out]
+    sentences += [f"{text[0].upper()}{text[1:]}." for text in view.choice.left_out]
     about = Statement("Which strategy under filters", " ".join(sentences))
     return [about, *default_statements(view), *planner_statements(view.sets)]
 

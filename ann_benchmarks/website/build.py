@@ -16,7 +16,12 @@ from tqdm import tqdm
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import atomic_path
 from ann_benchmarks.common.numbers import counted
-from ann_benchmarks.plotting.styles import (
+from ann_benchmarks.pricing.prices import PriceList
+from ann_benchmarks.results.file import iter_result_paths
+from ann_benchmarks.results.metrics import OF_FILTERS, TARGET_RECALL, drawable, pareto_frontier
+from ann_benchmarks.results.records import Record
+from ann_benchmarks.results.runs import Run, load_runs
+from ann_benchmarks.views.figures import (
     DARK_COLORS,
     DASHES,
     LIGHT_COLORS,
@@ -25,11 +30,6 @@ from ann_benchmarks.plotting.styles import (
     result_styles,
     told_apart,
 )
-from ann_benchmarks.pricing.prices import PriceList
-from ann_benchmarks.results.file import iter_result_paths
-from ann_benchmarks.results.metrics import OF_FILTERS, TARGET_RECALL, drawable, pareto_frontier
-from ann_benchmarks.results.records import Record
-from ann_benchmarks.results.runs import Run, load_runs
 from ann_benchmarks.views.filters import fastest_table, view_filters
 
 from .columns import SiteColumn, filter_columns, points_data

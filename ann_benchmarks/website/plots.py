@@ -7,14 +7,14 @@ from functools import cache
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.plotting.published import read_tiers
-from ann_benchmarks.plotting.styles import Style
 from ann_benchmarks.published import published_names
 from ann_benchmarks.results.attributes import plain_attributes
 from ann_benchmarks.results.metrics import all_metrics, pareto_frontier, plot_label, standard_metrics
 from ann_benchmarks.results.records import Phase, Rate, Record, iter_record_paths, over_time, read_record
 from ann_benchmarks.results.runs import Run, skipped
 from ann_benchmarks.results.tails import counts_of
+from ann_benchmarks.views.figures import Style
+from ann_benchmarks.views.published import read_tiers
 
 from .columns import SiteColumn, json_number, points_data
 

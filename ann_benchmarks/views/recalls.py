@@ -1,43 +1,48 @@
-"""Recall by query: its picture, its table, and what an answer says where the mean hides a tail."""
+"""Recall by query: a chart, tables, and what an answer says where the mean hides a tail."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
-from ann_benchmarks.common.numbers import share_text
-from ann_benchmarks.plotting.lines import COMPARED, create_recall_figure
-from ann_benchmarks.plotting.styles import assign_styles, told_apart
-from ann_benchmarks.results.intervals import Interval, interval_text
+from ann_benchmarks.common.numbers import percent_text, share_text
+from ann_benchmarks.results.intervals import interval_text
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import Run, interval
-from ann_benchmarks.results.tails import RecallTail, evenly_missed, nearly_equal, tails_at
-from ann_benchmarks.views.chosen import of_one_load
-from ann_benchmarks.views.parts import Statement, Table, listed
+from ann_benchmarks.results.tails import RecallTail, evenly_missed, nearly_equal
 
-from .content import MOST_ROWS, Shown, part_blocks
-from .document import Block, Picture
+from .figures import Axis, Chart, Curve, Panel, Style
+from .parts import Statement, Table, listed
+from .points import Point
 
 FIFTH, WORST = "recall-p5", "recall-worst"
 RANGES = 10  # of recall in a table
+FEW_STEPS = 20  # of recall, drawn with marks
+COMPARED = "compare two lines only where their mean recalls are nearly equal"
 
 
-def recall_picture(shown: Shown) -> list[Block]:
-    """Draw the share of queries below each recall, a line a series."""
-    tails, below = _tails(shown)
-    path = shown.file("recalls")
-    names = [tail.run.algorithm for tail in tails[:MOST_ROWS]]
-    styles = {**assign_styles(names), **shown.styles}
-    create_recall_figure(tails[:MOST_ROWS], path, shown.title, told_apart(styles, names))
-    caption = (
-        f"Recall by query, of each curve's result next to a recall of {shown.target:g}: the share of queries"
-        f" below each recall. Lower is better; {COMPARED}."
+def recall_chart(tails: Sequence[RecallTail], title: str, styles: Mapping[str, Style]) -> Chart:
+    """Return the share of queries with a recall below x. A series whose queries miss nothing has no line.
+
+    The y axis is logarithmic, because a tail is a small share of the queries.
+    """
+    curves = [
+        Curve(
+            f"{tail.run.algorithm}, mean recall {share_text(tail.mean)}",
+            [Point(*place) for place in tail.below],
+            styles[tail.run.algorithm],
+            "step" if tail.steps <= FEW_STEPS else "fine step",
+        )
+        for tail in tails
+    ]
+    axes = (
+        Axis("Recall of a query", "linear", is_share=True),
+        Axis("Share of queries below it", "log", write=percent_text),
     )
-    return [Picture(path.name, caption), *below]
+    return Chart(title, [Panel(curves, *axes)], note=f"lower is better; {COMPARED}")
 
 
-def recall_table(shown: Shown) -> list[Block]:
+def recall_tables(tails: Sequence[RecallTail], target: float) -> list[Table]:
     """Return a row for each series: mean, 5th percentile, worst query, and the queries by recall."""
-    tails, below = _tails(shown)
-    blocks: list[Block] = []
+    tables = []
     for steps in sorted({tail.steps for tail in tails}):
         of_steps = [tail for tail in tails if tail.steps == steps]
         ranges = [
@@ -55,20 +60,13 @@ def recall_table(shown: Shown) -> list[Block]:
             ]
             for tail in of_steps
         ]
-        of_what = f"{steps} neighbours" if steps == tails[0].run.count else f"{steps} equal steps of recall"
+        what = f"{steps} neighbours" if steps == tails[0].run.count else f"{steps} equal steps of recall"
         caption = (
-            f"Recall by query next to a recall of {shown.target:g}: the last columns have the number of"
-            f" queries by how many of {of_what} they found"
+            f"Recall by query next to a recall of {target:g}: the last columns have the number of queries by"
+            f" how many of {what} they found"
         )
-        blocks.append(Table(columns, rows, caption, ("Curve",)))
-    return [*blocks, *below]
-
-
-def _tails(shown: Shown) -> tuple[list[RecallTail], list[Block]]:
-    """Return the tails of the load with the most points, and what was left out."""
-    choice = of_one_load(shown.runs)
-    left_out = [text for text in choice.notes if text.startswith("left out")]
-    return tails_at(choice.runs, shown.target), part_blocks(left_out)
+        tables.append(Table(columns, rows, caption, ("Curve",)))
+    return tables
 
 
 def tail_statements(runs: Iterable[Run]) -> list[Statement]:
@@ -107,16 +105,11 @@ def _compared(runs: Sequence[Run]) -> list[str]:
         if not nearly_equal(*means):
             continue
         better, worse = sorted((first, second), key=lambda run: run.metrics[FIFTH], reverse=True)
-        if _bounds(better).low > _bounds(worse).high:
+        above, below = interval(better, FIFTH), interval(worse, FIFTH)
+        if above and below and above.low > below.high:
             recalls = listed([f"{run.metrics['recall']:.3f}" for run in (better, worse)])
             sentences.append(
                 f"At nearly the same mean recall ({recalls}), {better.series.family} has a shorter tail than"
                 f" {worse.series.family}."
             )
     return sentences
-
-
-def _bounds(run: Run) -> Interval:
-    found = interval(run, FIFTH)
-    assert found is not None
-    return found
