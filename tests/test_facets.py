@@ -21,7 +21,6 @@ from ann_benchmarks.views.figures import assign_styles
 from ann_benchmarks.views.points import Point
 
 from .plotting_data import figure_of, make_result, make_truth, request_of
-from .programs import run_program
 from .report_data import make_run
 
 PG17, PG18 = {"postgres_version": "17.12"}, {"postgres_version": "18.4"}
@@ -85,14 +84,6 @@ def results(tmp_path, monkeypatch):
                 seconds = 1e-3 / clients / (1.1 - recall)
                 more = {"series": series.as_json(), "qps_low": 0.9 / seconds, "qps_high": 1.1 / seconds}
                 make_result("d", series.label, f"{recall}", truth, recall, seconds, **more)
-
-
-def test_the_command_draws_panels(results):
-    done = run_program("plot.py", "--dataset", "d", "--facet", "clients", "-Y", "log")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "wrote results/d-by-clients.png (points: 18, algorithms: 2, panels: 3)\n"
-    height, width, _ = matplotlib.image.imread("results/d-by-clients.png").shape
-    assert width > 1.5 * height > 300
 
 
 @pytest.mark.parametrize("options", [{"x": "build", "y": "qpsatrecall"}, {"normalise": True}, {"raw": True}])

@@ -224,13 +224,6 @@ def test_command_draws_into_results(results):
     assert matplotlib.image.imread("results/d.png").shape[1] > 1000
 
 
-def test_batch_results_have_a_picture_of_their_own(results, capsys):
-    make_result("d", "other", "x", make_truth("d"), 0.9, 1e-3, batch=True)
-    draw(batch=True)
-    assert Path("results/d-batch.png").exists() and not Path("results/d.png").exists()
-    assert "points: 1" in capsys.readouterr().out
-
-
 SERIES = {
     "curve": [Point(0.5, 3.0), Point(0.99, 2.0), Point(1.0, 1.0)],
     "one": [Point(0.9, 5.0)],

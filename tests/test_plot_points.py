@@ -111,15 +111,6 @@ def test_two_runs_tell_no_interval_of_throughput_and_latency():
     assert point("recall", "qps", run(**{**attrs, "run_count": 3})).y_interval == Interval(1.0, 200.0)
 
 
-def test_every_point_of_the_frontier_has_its_bars_and_the_note_says_what_they_are(results):
-    picture = draw(raw=True)
-    assert bars(picture) == 2 * 4  # of M = 32 three points, of M = 8 the one that was found
-    assert "bars: 95% intervals of recall over queries and of the mean QPS of runs" in texts(picture)
-    assert bars(draw(x="indexsize")) == 4 - 1  # recall has no axis, and of M = 32 only the fastest is best
-    without = draw(intervals=False)
-    assert bars(without) == 0 and "95%" not in " ".join(texts(without))
-
-
 def test_no_point_lies_outside_its_own_bars(tmp_path, monkeypatch):
     """The throughput of a noisy machine's runs, and latencies of which one run in five stalls."""
     monkeypatch.chdir(tmp_path)

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import h5py
-import matplotlib.image
 import pytest
 
 from ann_benchmarks.common.errors import UserError
@@ -30,7 +29,6 @@ from ann_benchmarks.views.tier_lines import (
 from ann_benchmarks.views.tiers import tier_runs, whole_machine
 
 from .plotting_data import figure_of, make_result, make_truth, request_of
-from .programs import run_program
 
 pytestmark = pytest.mark.filterwarnings("error", "ignore::ResourceWarning")
 
@@ -190,19 +188,6 @@ def test_intervals_of_three_runs_and_more_are_bars():
 def test_bars_can_be_left_out(results):
     assert any(text.startswith("bars: 95%") for text in drawn())
     assert not any(text.startswith("bars: 95%") for text in drawn(intervals=False))
-
-
-def test_the_command_writes_picture_and_table_into_results(results):
-    done = run_program("plot.py", "--dataset", "d", "--tiers")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert matplotlib.image.imread("results/d-tiers.png").shape[1] > 1000
-    assert len(rows_of(Path("results/d-tiers.md").read_text())) == 12
-
-
-def test_without_tiers_every_tier_is_a_curve(results, capsys):
-    draw_picture(request_of(output="x.svg", y_scale="log", series=["all"]))
-    assert "algorithms: 13" in capsys.readouterr().out
-    assert "vchord-c32-hugepages-sb128MB-ram544MB" in Path("x.svg").read_text()
 
 
 def line(name, values, clients=1, variant="", xs=None, size=GB):

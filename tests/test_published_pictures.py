@@ -14,7 +14,6 @@ from ann_benchmarks.views.points import Point, over_first
 from ann_benchmarks.views.published import read_points, read_series
 
 from .plotting_data import make_result, make_truth, request_of
-from .programs import run_program
 
 pytestmark = pytest.mark.filterwarnings("error", "ignore::ResourceWarning")
 
@@ -56,21 +55,6 @@ def texts_of(path):
 
 
 # --- next to a frontier ---
-
-
-def test_published_points_are_beside_the_frontier(results):
-    texts = drawn(published="mine.yml")
-    assert {"own", "a", "mine (another machine)"} <= set(texts)
-    assert "mine (another machine)" not in drawn()
-
-
-def test_the_command_lays_over_and_normalises(results):
-    options = ("-o", "c.svg", "--normalise", "--published", "5m:best")
-    done = run_program("plot.py", "--dataset", "d", *options)
-    assert (done.returncode, done.stderr) == (0, "")
-    texts = texts_of("c.svg")
-    assert "Queries per second, mean of runs (1/s) / that of the curve's first point" in texts
-    assert {"VectorChord, 32 clients", "M=16, ef_construction=64"} <= set(texts)
 
 
 def test_units_become_those_of_the_metrics(results):

@@ -52,23 +52,6 @@ def blocks(what, runs, folder=None):
     return make(what, {"kind": "shards"}, shown)
 
 
-def test_the_table_has_each_number_and_engine_beside_one_server():
-    table, *notes = blocks("table", every())
-    assert isinstance(table, Table)
-    rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-    assert [row["Servers"] for row in rows] == [
-        *("one server", "2 shards, asked by client", "2 shards, asked by fdw"),
-        *("4 shards, asked by client", "4 shards, asked by fdw"),
-    ]
-    ratios = [float(row["QPS / one server"].partition(" ")[0]) for row in rows[1:]]
-    assert ratios == pytest.approx([0.4, 0.2, 0.2, 0.1], rel=0.01)
-    low, _, high = rows[1]["QPS / one server"].partition("(")[2].rstrip(")").split()
-    assert 0.35 < float(low) < 0.4 < float(high) < 0.45
-    assert rows[2]["Coordinator CPU (ms/query)"] == "1.000" and rows[1]["Coordinator CPU (ms/query)"] == "-"
-    assert all(row["Server CPU (ms/query)"] == "4.000" for row in rows)
-    assert isinstance(notes[-1], Paragraph) and "Servers of one machine share its CPUs" in notes[-1].text
-
-
 def routed(rate, shards, probes, **attrs):
     facts = {"shard_rows": [100, 300, *[200] * (shards - 2)], "searched_rows_share": probes / shards}
     return result(rate, shards, "routed", probes=probes, **facts, **attrs)

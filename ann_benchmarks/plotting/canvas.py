@@ -14,7 +14,7 @@ from matplotlib.figure import Figure, FigureBase
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import atomic_path
-from ann_benchmarks.views.figures import DASHES
+from ann_benchmarks.views.figures import DASHES, LIGHT_COLORS
 from ann_benchmarks.views.points import Point
 
 GREY = "0.35"
@@ -24,6 +24,9 @@ SIZE = 7.5  # of the letters of a label, in points, as all lengths here
 WIDTH = 0.56  # of a letter, in sizes
 AWAY = 7.0  # from the middle of a point to its label
 RADIUS = 4.0  # of a point
+ROW = 13.0  # height of a line of text
+SHADES = ("0.95", "1.0")  # of bands, in turn
+ROOM_A_LETTER = 0.013  # of the width, for the name of a band
 SIDES = ((1, -1), (1, 1), (-1, 1), (-1, -1))  # below on the right first: a curve of ever larger indexes rises
 
 Box = tuple[float, float, float, float]  # left, bottom, right, top
@@ -74,6 +77,43 @@ def add_grid(axes: Axes) -> None:
     axes.tick_params(which="both", color="0.7", labelcolor=GREY)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color("0.7")
+
+
+def shade(axes: Axes, bands: Sequence[tuple[float, float, str]]) -> None:
+    """Draw bands over time, with their names above as far as there is room."""
+    free, whole = -math.inf, max((end for _, end, _ in bands), default=1.0)
+    for number, (start, end, name) in enumerate(bands):
+        axes.axvspan(start, end, color=SHADES[number % 2], zorder=0, lw=0)
+        axes.margins(x=0.01)
+        if name and start >= free:
+            how = {"xycoords": ("data", "axes fraction"), "fontsize": 8, "color": GREY}
+            add_text(axes, name, (start, 1.0), (2, 4), **how)
+            free = start + len(name) * ROOM_A_LETTER * whole
+
+
+def mark(axes: Axes, uprights: Sequence[tuple[str, float, int | None]]) -> None:
+    """Draw thin vertical lines, and what they are above all points."""
+    texts = [text for text, _, _ in uprights if text]
+    if texts:
+        leave_room(axes, len(texts) * ROW)
+    for row, (text, x, number) in enumerate(uprights):
+        color = GREY if number is None else LIGHT_COLORS[number]
+        axes.axvline(x, color=color, lw=0.9, ls=(0, (1, 2)), zorder=0.5)
+        is_right = axes.transAxes.inverted().transform(axes.transData.transform((x, 1)))[0] > 0.6
+        place: dict[str, Any] = {"ha": "right" if is_right else "left", "va": "top", "fontsize": 8.5}
+        place |= {"xycoords": ("data", "axes fraction"), "bbox": {"fc": "white", "ec": "none", "pad": 0.5}}
+        if text:
+            add_text(axes, text, (x, 1), (-4 if is_right else 4, -row * ROW), color=color, **place)
+
+
+def leave_room(axes: Axes, height: float) -> None:
+    """Raise the upper end of the y axis by this height, in points of the picture."""
+    axes.autoscale_view()
+    (low, high), is_log = axes.get_ylim(), axes.get_yscale() == "log"
+    share = height / (axes.bbox.height * 72 / axes.figure.dpi)
+    start, end = (math.log(low), math.log(high)) if is_log else (low, high)
+    top = start + (end - start) / (1 - share)
+    axes.set_ylim(low, math.exp(top) if is_log else top)
 
 
 def save(figure: Figure, output: Path) -> None:

@@ -28,8 +28,10 @@ from .canvas import (
     coordinates,
     draw_bars,
     line_style,
+    mark,
     named_legend,
     save,
+    shade,
 )
 from .scales import CHARACTER, Scale, apply_scale, functions, parse_scale, spaced, with_room
 
@@ -56,9 +58,6 @@ ACROSS, FOR_NUMBERS, DOWN = 0.18, 0.55, 0.5
 HEADING_SIZE, LEGEND_SIZE = 9, 9  # of letters, in points
 LETTER = 0.55 / 72  # width of a letter, in its sizes
 APART = 5.0  # pixels between two labels of an axis
-ROW = 13.0  # height of a line of text, in points
-SHADES = ("0.95", "1.0")  # of bands, in turn
-ROOM_A_LETTER = 0.013  # of the width, for the name of a band
 
 
 def draw_chart(chart: Chart, path: Path) -> None:
@@ -197,43 +196,6 @@ def finish_panel(axes: Axes, panel: Panel, chart: Chart, number: int) -> None:
         axes.set_xlabel(label, loc="left" if chart.shared else "center", parse_math=False)
     if "y" not in chart.shared and (is_left or not chart.is_grid):
         axes.set_ylabel(panel.y.label, parse_math=False)
-
-
-def shade(axes: Axes, bands: Sequence[tuple[float, float, str]]) -> None:
-    """Draw bands over time, with their names above as far as there is room."""
-    free, whole = -math.inf, max((end for _, end, _ in bands), default=1.0)
-    for number, (start, end, name) in enumerate(bands):
-        axes.axvspan(start, end, color=SHADES[number % 2], zorder=0, lw=0)
-        axes.margins(x=0.01)
-        if name and start >= free:
-            how = {"xycoords": ("data", "axes fraction"), "fontsize": 8, "color": GREY}
-            add_text(axes, name, (start, 1.0), (2, 4), **how)
-            free = start + len(name) * ROOM_A_LETTER * whole
-
-
-def mark(axes: Axes, uprights: Sequence[tuple[str, float, int | None]]) -> None:
-    """Draw thin vertical lines, and what they are above all points."""
-    texts = [text for text, _, _ in uprights if text]
-    if texts:
-        leave_room(axes, len(texts) * ROW)
-    for row, (text, x, number) in enumerate(uprights):
-        color = GREY if number is None else LIGHT_COLORS[number]
-        axes.axvline(x, color=color, lw=0.9, ls=(0, (1, 2)), zorder=0.5)
-        is_right = axes.transAxes.inverted().transform(axes.transData.transform((x, 1)))[0] > 0.6
-        place: dict[str, Any] = {"ha": "right" if is_right else "left", "va": "top", "fontsize": 8.5}
-        place |= {"xycoords": ("data", "axes fraction"), "bbox": {"fc": "white", "ec": "none", "pad": 0.5}}
-        if text:
-            add_text(axes, text, (x, 1), (-4 if is_right else 4, -row * ROW), color=color, **place)
-
-
-def leave_room(axes: Axes, height: float) -> None:
-    """Raise the upper end of the y axis by this height, in points of the picture."""
-    axes.autoscale_view()
-    (low, high), is_log = axes.get_ylim(), axes.get_yscale() == "log"
-    share = height / (axes.bbox.height * 72 / axes.figure.dpi)
-    start, end = (math.log(low), math.log(high)) if is_log else (low, high)
-    top = start + (end - start) / (1 - share)
-    axes.set_ylim(low, math.exp(top) if is_log else top)
 
 
 def write_ticks(figure: Figure, grid: Sequence[Axes], name: str, chart: Chart) -> None:

@@ -31,8 +31,7 @@ from ann_benchmarks.views.parts import (
     relation,
 )
 from ann_benchmarks.views.recalls import tail_statements
-
-from .workloads import insert_statements, write_statements
+from ann_benchmarks.views.workloads import insert_statements, write_statements
 
 RATE_WAS_GIVEN = "The throughput was given and says nothing about the algorithms: compare their latencies."
 LEAST_OVERSTATED = 0.0005  # recall; the choice of a query argument that adds less is not mentioned

@@ -23,12 +23,16 @@ from .pictures import (
     decile_table,
     filter_picture,
     filter_table,
+    insert_picture,
+    insert_tables,
+    phase_tables,
     recall_picture,
     recall_table,
     server_blocks,
     server_pictures,
     tier_blocks,
     tier_picture,
+    write_picture,
 )
 from .speeds import (
     build_picture,
@@ -39,7 +43,6 @@ from .speeds import (
     published_table,
     speedup_tables,
 )
-from .workloads import insert_picture, insert_table, write_picture, write_tables
 
 View = Callable[..., list[Block]]  # (Shown, options by name)
 Worth = Callable[[Sequence[Run], Sequence[Record]], bool]
@@ -113,8 +116,8 @@ KINDS = {
     "builds": Kind(build_picture, build_tables, any_run(lambda run: run.metrics["build"] > 0)),
     "shards": Kind(server_pictures, server_blocks),
     "dashboard": Kind(dashboard_pictures, None, is_monitored),
-    "inserts": Kind(insert_picture, insert_table, any_record("inserts"), OVER),
-    "writes": Kind(write_picture, write_tables, any_record("writes")),
+    "inserts": Kind(insert_picture, insert_tables, any_record("inserts"), OVER),
+    "writes": Kind(write_picture, phase_tables, any_record("writes")),
     "points": Kind(None, point_table, any_run(bool)),
     "published": Kind(None, published_table),
 }

@@ -17,13 +17,14 @@ from ann_benchmarks.results.tails import RecallTail, tails_at
 from ann_benchmarks.views.chosen import of_one_load
 from ann_benchmarks.views.curves import line_chart
 from ann_benchmarks.views.figures import assign_styles, told_apart
-from ann_benchmarks.views.filters import FilterView, decile_chart, decile_tables, filter_tables, view_filters
+from ann_benchmarks.views.filters import FilterView, filter_tables, view_filters
 from ann_benchmarks.views.points import Point
 from ann_benchmarks.views.published import PublishedPoints, read_series, read_tiers
-from ann_benchmarks.views.recalls import COMPARED, recall_chart, recall_tables
+from ann_benchmarks.views.recalls import COMPARED, decile_chart, decile_tables, recall_chart, recall_tables
 from ann_benchmarks.views.servers import ONE_SERVER, server_lines, server_tables
 from ann_benchmarks.views.tier_lines import relative_lines, tier_chart, tier_lines
 from ann_benchmarks.views.tiers import tier_runs, tier_tables, whole_machine
+from ann_benchmarks.views.workloads import insert_lines, insert_table, write_charts, write_tables
 
 from .content import MOST_ROWS, Shown, origin_notes, part_blocks
 from .document import Block, Picture
@@ -178,7 +179,7 @@ def decile_picture(shown: Shown) -> list[Block]:
 
 def decile_table(shown: Shown) -> list[Block]:
     """Return for each filter set a row for each strategy and decile of matches."""
-    return checked_deciles(part_blocks(decile_tables(filter_view(shown))))
+    return checked_deciles(part_blocks(decile_tables(filter_view(shown).sets)))
 
 
 def checked_deciles(blocks: list[Block]) -> list[Block]:
@@ -211,3 +212,25 @@ def load_tails(shown: Shown) -> tuple[list[RecallTail], list[Block]]:
     """Return the tails of the load with the most points, and what was left out."""
     choice = of_one_load(shown.runs)
     return tails_at(choice.runs, shown.target), part_blocks(choice.left_out)
+
+
+def insert_picture(shown: Shown) -> list[Block]:
+    """Draw inserts a second over writers."""
+    return line_picture(shown, "inserts", insert_lines(shown.records), "Writers", "Inserts per second (1/s)")
+
+
+def insert_tables(shown: Shown) -> list[Block]:
+    """Return inserts a second by the number of writers."""
+    return [insert_table(shown.records, shown.title)]
+
+
+def write_picture(shown: Shown) -> list[Block]:
+    """Draw what happened over time while queries and writes ran side by side."""
+    caption = "Queries and writes over time, with the names of the phases."
+    charts = enumerate(write_charts(shown.records))
+    return [shown.picture("writes", chart, caption, number) for number, chart in charts]
+
+
+def phase_tables(shown: Shown) -> list[Block]:
+    """Return for each workload of writes what happened in each of its phases."""
+    return [*write_tables(shown.records)]

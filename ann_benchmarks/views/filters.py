@@ -1,6 +1,5 @@
 """Strategies under filters: which is the fastest where, what defaults return, and what plans cost."""
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +8,6 @@ from itertools import groupby
 from ann_benchmarks.common.numbers import (
     UNKNOWN,
     figure_text,
-    milliseconds,
     percent_text,
     share_text,
     three_digits,
@@ -22,7 +20,6 @@ from ann_benchmarks.results.filtered import (
     REGRET_HIGH,
     REGRET_LOW,
     REGRET_PLAN,
-    Decile,
     FastestStrategy,
     UnderFilter,
     group_by_filter,
@@ -35,16 +32,13 @@ from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import Run, interval, number
 
 from .chosen import Choice, filtered_of_one_load
-from .figures import SHARES, Axis, Chart, Curve, Panel, assign_styles, told_apart
 from .parts import Part, Statement, Table, known_table, listed
-from .points import Point
 
 COLUMNS = (
     *("Filter", "Share of rows", "Strategy", "QPS", "p99 (ms)", "First / this", "Fastest", "Plan"),
     *("Recall at defaults", "Completeness at defaults"),
 )
-DECILE_COLUMNS = ("Strategy", "Matches", "Queries", "Recall", "Completeness", "p50 (ms)", "p99 (ms)")
-WORDS = frozenset({"Filter", "Strategy", "Fastest", "Matches", "How sure"})
+WORDS = frozenset({"Filter", "Strategy", "Fastest", "How sure"})
 READING = (
     "In brackets: 95% intervals. QPS are those at the recall and the completeness; the p99 is that of the"
     " measured result next to it. First / this: how many times as fast the first strategy under this filter"
@@ -63,7 +57,6 @@ NO_DEFAULTS = (
 )
 LARGE_REGRET = 1.5  # a reader should know of it
 MOST_REGRETS = 5
-DECILE_PANELS = {"recall": "Recall", "completeness": "Completeness", "p50": "p50 (ms)", "p99": "p99 (ms)"}
 
 
 @dataclass(frozen=True)
@@ -180,41 +173,6 @@ def fastest_table(view: FilterView) -> Table:
         rows.append([one.name, percent_text(one.selectivity), names, fastest_text([known])])
     columns = ("Filter", "Rows that pass", "Fastest", "How sure")
     return Table(columns, rows, f"The fastest strategy at {view.required}", WORDS & {*columns})
-
-
-def decile_tables(view: FilterView) -> list[Table]:
-    """Return for each filter set whose filters differ much in matches a row for each strategy and decile."""
-    tables = []
-    for one in view.sets:
-        rows = [
-            [name, f"{decile.least:,} to {decile.most:,}", f"{decile.queries:,}", share_text(decile.recall),
-             share_text(decile.completeness), milliseconds(decile.p50), milliseconds(decile.p99)]
-            for name, deciles in one.deciles.items()
-            for decile in deciles
-        ]  # fmt: skip
-        if rows:
-            caption = f"{one.name}: by decile of matches"
-            tables.append(Table(DECILE_COLUMNS, rows, caption, WORDS & {*DECILE_COLUMNS}))
-    return tables
-
-
-def decile_chart(lines: Mapping[str, Sequence[Decile]], title: str) -> Chart:
-    """Return the lines of one filter set; the x axis has the mean of a decile's least and most matches."""
-    styles = told_apart(assign_styles(lines), lines)
-    panels = []
-    for metric, heading in DECILE_PANELS.items():
-        is_time = metric in ("p50", "p99")
-        curves = []
-        for name, deciles in lines.items():
-            xs = [math.sqrt(max(one.least, 1) * max(one.most, 1)) for one in deciles]
-            ys = [getattr(one, metric) * (1e3 if is_time else 1) for one in deciles]
-            curves.append(Curve(name, list(map(Point, xs, ys)), styles[name]))
-        is_known = any(math.isfinite(point.y) for curve in curves for point in curve.points)
-        x = Axis("Rows that match a query's filter", "log")
-        y = Axis("", "log") if is_time else Axis("", "linear", limits=SHARES)
-        absent = "" if is_known or not is_time else "too few queries were counted"
-        panels.append(Panel(curves, x, y, heading, absent=absent))
-    return Chart(title, panels, 2, "x", size=(4.2, 2.6))
 
 
 # Sentences.
