@@ -159,16 +159,9 @@ def test_few_and_many_lines_can_be_drawn(series, options, tmp_path):
     assert shown > 0
 
 
-@pytest.mark.parametrize(
-    ("series", "options", "message"),
-    [
-        ({}, {}, "nothing to plot: no result has both Clients and QPS"),
-        ({"a": [Point(0, 1.0)]}, {"x_scale": "log"}, "a logarithmic x axis cannot show 0: choose linear"),
-    ],
-)
-def test_lines_that_cannot_be_drawn_are_one_line(series, options, message, tmp_path):
-    with pytest.raises(UserError, match=message):
-        lines(tmp_path, series, **options)
+def test_without_a_point_there_is_nothing_to_plot(tmp_path):
+    with pytest.raises(UserError, match="nothing to plot: no result has both Clients and QPS"):
+        lines(tmp_path, {})
     assert not list(tmp_path.iterdir())
 
 

@@ -10,7 +10,7 @@ from ann_benchmarks.fields.series import Series
 from ann_benchmarks.reporting.answer import find_answers, statements
 from ann_benchmarks.results.at_recall import at_recall, ratio_of_throughputs
 from ann_benchmarks.results.comparable import comparisons, conditions
-from ann_benchmarks.views.memory import Need, memory_in_short, needs
+from ann_benchmarks.views.memory import MemoryNeed, memory_in_short, needs
 
 from .report_data import GB, make_inserts, make_run, make_writes
 
@@ -253,9 +253,9 @@ def test_the_short_answer_says_which_memory_noise_leaves_open() -> None:
     """An algorithm has one sentence for all numbers of clients: of the one with which it needs the most."""
     mb = 1 << 20
 
-    def need(algorithm: str, clients: int, ram: int | None, perhaps: int | None) -> Need:
+    def need(algorithm: str, clients: int, ram: int | None, perhaps: int | None) -> MemoryNeed:
         sizes = [None if size is None else size * mb for size in (ram, perhaps)]
-        return Need(algorithm, clients, sizes[0], None, sizes[1], 96 * mb, None, None, 1, None, [])
+        return MemoryNeed(algorithm, clients, sizes[0], None, sizes[1], 96 * mb, None, None, 1, None, [])
 
     one = [need("a", 1, None, 768), need("b", 1, 768, 384), need("c", 1, 384, 384)]
     assert memory_in_short(one) == (

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.results.records import iter_record_paths, read_record
 from ann_benchmarks.website.build import PageNames, create_website
 from ann_benchmarks.website.columns import natural
-from ann_benchmarks.website.plots import all_plot_variants, escape, load_records, windows_data
+from ann_benchmarks.website.plots import all_plot_variants, escape, windows_data
 
 from .page import Page
 from .plotting_data import make_result, make_truth
@@ -158,5 +159,5 @@ def test_numbers_in_words_sort_by_size():
 def test_windows_that_cannot_be_read_are_left_out(tmp_path, monkeypatch, windows):
     monkeypatch.chdir(tmp_path)
     make_record("d", inserting("vchord", 8))
-    [record] = load_records()
+    [record] = map(read_record, iter_record_paths())
     assert windows_data(replace(record, windows=windows)) == {}

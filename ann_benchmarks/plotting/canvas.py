@@ -19,7 +19,6 @@ from ann_benchmarks.views.points import Point
 
 GREY = "0.35"
 GREYS = ("0.5", "0.72")
-LONGEST_LEGEND = 30  # entries in one column
 SIZE = 7.5  # of the letters of a label, in points, as all lengths here
 WIDTH = 0.56  # of a letter, in sizes
 AWAY = 7.0  # from the middle of a point to its label
@@ -42,14 +41,6 @@ def line_style(number: int) -> Any:
 def coordinates(points: Sequence[Point]) -> tuple[list[float], list[float]]:
     """Return the x and the y of points."""
     return [point.x for point in points], [point.y for point in points]
-
-
-def add_legend(axes: Axes, handles: Sequence[Artist], names: Sequence[str]) -> None:
-    """Add a legend to the right of the axes, where it covers no data."""
-    columns = math.ceil(len(names) / LONGEST_LEGEND)
-    # A handle is so long that the gap of a dash is not behind the marker.
-    place = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)}
-    named_legend(axes, handles, names, ncols=columns, handlelength=4.2, **place)
 
 
 def named_legend(

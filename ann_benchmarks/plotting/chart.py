@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.text import warn
 from ann_benchmarks.views.figures import LIGHT_COLORS, MARKERS, Axis, Chart, Curve, Panel
 from ann_benchmarks.views.points import Point
@@ -23,7 +22,6 @@ from .canvas import (
     GREYS,
     add_grid,
     add_labels,
-    add_legend,
     add_text,
     coordinates,
     draw_bars,
@@ -57,6 +55,7 @@ LEFT, RIGHT, TOP, BOTTOM = 0.85, 0.1, 0.95, 0.5
 ACROSS, FOR_NUMBERS, DOWN = 0.18, 0.55, 0.5
 HEADING_SIZE, LEGEND_SIZE = 9, 9  # of letters, in points
 LETTER = 0.55 / 72  # width of a letter, in its sizes
+LONGEST_LEGEND = 30  # entries in one column
 APART = 5.0  # pixels between two labels of an axis
 
 
@@ -150,8 +149,6 @@ def fit_axis(grid: Sequence[Axes], name: str, panels: Sequence[Panel]) -> None:
     ]
     is_far = min(values) > 0 and max(values) >= axis.far * min(values)
     scale = parse_scale(axis.scale or ("log" if is_far else "linear"), name)
-    if scale.name == "log" and min(values) <= 0:
-        raise UserError(f"a logarithmic {name} axis cannot show {min(values):g}: choose linear")
     values = with_room(values, [end for interval in intervals for end in interval or ()], scale)
     if scale.is_for_shares and max(values) > 1:  # as in ann-benchmarks, there is a picture even so
         warn(
@@ -257,17 +254,22 @@ def write_around(figure: Figure, grid: Sequence[Axes], chart: Chart) -> None:
 
 def add_entries(figure: Figure, first: Axes, entries: dict[tuple[str, str], Line2D], chart: Chart) -> None:
     """Add one legend: to the right of a column, or below several in the order of roles and names."""
-    if chart.columns == 1 and entries:
-        add_legend(first, list(entries.values()), [name for _, name in entries])
-    elif entries:
-        order = list(ROLES)
-        ranked = sorted(entries, key=lambda entry: (order.index(entry[0]), entry[1]))
-        width, height = figure.get_size_inches()
-        names = [name for _, name in ranked]
-        entry = max(map(len, names)) * LETTER * LEGEND_SIZE + 0.75
-        place = {"loc": "upper left", "bbox_to_anchor": (LEFT / width, -0.25 / height)}
-        columns = min(max(int((width - LEFT) / entry), 1), len(names))
-        named_legend(figure, [entries[one] for one in ranked], names, ncols=columns, **place)
+    if not entries:
+        return
+    if chart.columns == 1:
+        # A handle is so long that the gap of a dash is not behind the marker.
+        how: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "handlelength": 4.2}
+        columns = math.ceil(len(entries) / LONGEST_LEGEND)
+        named_legend(first, list(entries.values()), [name for _, name in entries], ncols=columns, **how)
+        return
+    order = list(ROLES)
+    ranked = sorted(entries, key=lambda entry: (order.index(entry[0]), entry[1]))
+    width, height = figure.get_size_inches()
+    names = [name for _, name in ranked]
+    entry = max(map(len, names)) * LETTER * LEGEND_SIZE + 0.75
+    place = {"loc": "upper left", "bbox_to_anchor": (LEFT / width, -0.25 / height)}
+    columns = min(max(int((width - LEFT) / entry), 1), len(names))
+    named_legend(figure, [entries[one] for one in ranked], names, ncols=columns, **place)
 
 
 def own_points(chart: Chart) -> list[Point]:

@@ -29,7 +29,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Curve:
+class PublishedCurve:
     """Pairs of x and y in ascending x. `name` distinguishes it from the others of its table."""
 
     name: str
@@ -61,7 +61,7 @@ def parse_selection(requested: Mapping[str, Any]) -> Selection:
     )
 
 
-def select(requested: Mapping[str, Any] | Selection) -> tuple[Published, list[Curve]]:
+def select(requested: Mapping[str, Any] | Selection) -> tuple[Published, list[PublishedCurve]]:
     """Return the file and the curves of a selection; UserError if a row or a column is lacking."""
     selection = requested if isinstance(requested, Selection) else parse_selection(requested)
     source = published(selection.published)
@@ -83,7 +83,7 @@ def select(requested: Mapping[str, Any] | Selection) -> tuple[Published, list[Cu
                     raise UserError("published figures cannot be divided by a first point of 0")
                 points = [(x, y / points[0][1]) for x, y in points]
             named = dict(zip(selection.by, values, strict=True)) or selection.where
-            curves.append(Curve(curve_name(table, named), points))
+            curves.append(PublishedCurve(curve_name(table, named), points))
     return source, curves
 
 

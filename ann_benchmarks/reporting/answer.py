@@ -20,7 +20,7 @@ from ann_benchmarks.results.runs import Run, number
 from ann_benchmarks.results.speeds import OVERSTATED
 from ann_benchmarks.views.builds import index_statements
 from ann_benchmarks.views.filters import filter_statements
-from ann_benchmarks.views.memory import Need, memory_in_short, memory_statements, needs
+from ann_benchmarks.views.memory import MemoryNeed, memory_in_short, memory_statements, needs
 from ann_benchmarks.views.parts import (
     Statement,
     certainty_of_all,
@@ -102,7 +102,7 @@ def speed_statements(
 
 
 def in_short(
-    shown: Sequence[Comparison], scarce: Sequence[Comparison], need: Sequence[Need], error_rate: float
+    shown: Sequence[Comparison], scarce: Sequence[Comparison], need: Sequence[MemoryNeed], error_rate: float
 ) -> list[Statement]:
     """Return the answer in a few sentences, nothing where no algorithms were compared.
 

@@ -52,7 +52,7 @@ OVER, SHARES = ("published", "where", "normalise"), ("published", "normalise")
 
 
 @dataclass(frozen=True)
-class Kind:
+class ReportKind:
     """Something that can be shown; `overlay` are the options that its picture takes for published figures.
 
     Without `is_worth` it is shown on request alone.
@@ -105,21 +105,21 @@ def is_monitored(runs: Sequence[Run], records: Sequence[Record]) -> bool:
 
 
 KINDS = {
-    "frontier": Kind(frontier_picture, None, has_frontier, OVER),
-    "speedups": Kind(None, speedup_tables, lambda runs, records: len(runs) > 1),
-    "tiers": Kind(tier_picture, tier_blocks, has_tiers, SHARES),
-    "filters": Kind(filter_picture, filter_table, any_run(is_filtered)),
-    "deciles": Kind(decile_picture, decile_table, any_run(has_deciles)),
-    "clients": Kind(client_picture, None, has_several_clients, OVER),
-    "latency": Kind(latency_picture, None, any_run(bool)),
-    "recalls": Kind(recall_picture, recall_table, any_run(counts_of)),
-    "builds": Kind(build_picture, build_tables, any_run(lambda run: run.metrics["build"] > 0)),
-    "shards": Kind(server_pictures, server_blocks),
-    "dashboard": Kind(dashboard_pictures, None, is_monitored),
-    "inserts": Kind(insert_picture, insert_tables, any_record("inserts"), OVER),
-    "writes": Kind(write_picture, phase_tables, any_record("writes")),
-    "points": Kind(None, point_table, any_run(bool)),
-    "published": Kind(None, published_table),
+    "frontier": ReportKind(frontier_picture, None, has_frontier, OVER),
+    "speedups": ReportKind(None, speedup_tables, lambda runs, records: len(runs) > 1),
+    "tiers": ReportKind(tier_picture, tier_blocks, has_tiers, SHARES),
+    "filters": ReportKind(filter_picture, filter_table, any_run(is_filtered)),
+    "deciles": ReportKind(decile_picture, decile_table, any_run(has_deciles)),
+    "clients": ReportKind(client_picture, None, has_several_clients, OVER),
+    "latency": ReportKind(latency_picture, None, any_run(bool)),
+    "recalls": ReportKind(recall_picture, recall_table, any_run(counts_of)),
+    "builds": ReportKind(build_picture, build_tables, any_run(lambda run: run.metrics["build"] > 0)),
+    "shards": ReportKind(server_pictures, server_blocks),
+    "dashboard": ReportKind(dashboard_pictures, None, is_monitored),
+    "inserts": ReportKind(insert_picture, insert_tables, any_record("inserts"), OVER),
+    "writes": ReportKind(write_picture, phase_tables, any_record("writes")),
+    "points": ReportKind(None, point_table, any_run(bool)),
+    "published": ReportKind(None, published_table),
 }
 
 

@@ -14,7 +14,7 @@ from ann_benchmarks.results.filtered import COMPLETE
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import Run, interval
 from ann_benchmarks.results.tails import RecallTail, tails_at
-from ann_benchmarks.views.chosen import of_one_load
+from ann_benchmarks.views.chosen import choose_load
 from ann_benchmarks.views.curves import line_chart
 from ann_benchmarks.views.figures import assign_styles, told_apart
 from ann_benchmarks.views.filters import FilterView, filter_tables, view_filters
@@ -42,7 +42,7 @@ def line_picture(
     """Draw lines, with published ones over the same axis."""
     overlay = shown.overlay
     others = published_lines(overlay.published, overlay.where or {}) if overlay.published else None
-    chart = line_chart(series, (x, y), shown.title, "up is better", others, overlay.normalise, x_scale="log")
+    chart = line_chart(series, (x, y), shown.title, "up is better", others, overlay.normalise)
     picture = shown.picture(kind, chart, f"{y} over {x.lower()}.")
     return [picture, *origin_notes(others.origin if others else "")]
 
@@ -210,7 +210,7 @@ def recall_table(shown: Shown) -> list[Block]:
 
 def load_tails(shown: Shown) -> tuple[list[RecallTail], list[Block]]:
     """Return the tails of the load with the most points, and what was left out."""
-    choice = of_one_load(shown.runs)
+    choice = choose_load(shown.runs)
     return tails_at(choice.runs, shown.target), part_blocks(choice.left_out)
 
 

@@ -169,7 +169,6 @@ def line_chart(
     others: PublishedPoints | None = None,
     normalise: bool = False,
     kinds: Mapping[str, tuple[str, str]] | None = None,
-    x_scale: str = "",
 ) -> Chart:
     """Return a line through the points of each series, by x; UserError without any.
 
@@ -188,7 +187,7 @@ def line_chart(
     xs = {point.x for curve in curves for point in curve.points}
     ticks = {x: plain_number(x) for x in xs} if len(xs) <= MOST_TICKS else {}
     of_first = " / that of the line's first point" if normalise else ""
-    panel = Panel(curves, Axis(axes[0], x_scale, FAR, ticks=ticks), Axis(axes[1] + of_first), direction)
+    panel = Panel(curves, Axis(axes[0], far=FAR, ticks=ticks), Axis(axes[1] + of_first), direction)
     return Chart(title, [panel], note=note)
 
 

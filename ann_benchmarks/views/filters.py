@@ -31,7 +31,7 @@ from ann_benchmarks.results.judging import ERROR_RATE
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import Run, interval, number
 
-from .chosen import Choice, filtered_of_one_load
+from .chosen import Choice, choose_filtered
 from .parts import Part, Statement, Table, known_table, listed
 
 COLUMNS = (
@@ -96,7 +96,7 @@ class FilterView:
 
 def view_filters(runs: Sequence[Run], target: float, error_rate: float = ERROR_RATE) -> FilterView:
     """Return the filtered results of the load with the most points; what is said of them errs at the rate."""
-    choice = filtered_of_one_load(runs)
+    choice = choose_filtered(runs)
     sets = group_by_filter(choice.runs, target)
     return FilterView(choice, target, sets, {one.name: one.fastest(error_rate / len(sets)) for one in sets})
 

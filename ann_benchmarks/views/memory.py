@@ -20,7 +20,7 @@ PLENTY = 4  # times the index and the table: as good as all memory, so that what
 
 
 @dataclass(frozen=True)
-class Need:
+class MemoryNeed:
     """The least available RAM, in bytes, from which on `KEPT` of the throughput at a recall is there.
 
     Noise may allow somewhat less, but not less than `LOST`. `ram` is None where only all of the machine's
@@ -41,7 +41,7 @@ class Need:
     doubts: Sequence[str]  # how it was measured, where not all of it in the same rounds
 
 
-def needs(runs: Iterable[Run], target: float) -> list[Need]:
+def needs(runs: Iterable[Run], target: float) -> list[MemoryNeed]:
     """Return the need of each algorithm with each number of clients, where several amounts were measured."""
     runs = comparable(runs)
     lines: dict[tuple[int, str], dict[str, dict[int | None, list[Run]]]] = {}
@@ -64,7 +64,7 @@ def contender(run: Run) -> str:
     return " ".join([run.series.family + share_note(run), *special])
 
 
-def find_need(number: int, algorithm: str, best: Mapping[int | None, AtRecall]) -> Need:
+def find_need(number: int, algorithm: str, best: Mapping[int | None, AtRecall]) -> MemoryNeed:
     """Find the need of one line, by what it has at a recall with each amount of RAM, None for all of it."""
     amounts = sorted((ram for ram in best if ram is not None), reverse=True)
     is_all = None in best
@@ -86,7 +86,7 @@ def find_need(number: int, algorithm: str, best: Mapping[int | None, AtRecall]) 
     perhaps = list(takewhile(lambda ram: is_as_all(ram) or bounds[ram][1] >= KEPT, amounts))
     size = largest.run.metrics["indexsize"] * KIB / (largest.run.series.shards or 1)  # that each server has
     once = [kept.how for ram, kept in steps.items() if best[ram] is not whole and not kept.rounds]
-    return Need(
+    return MemoryNeed(
         algorithm=algorithm,
         clients=number,
         ram=enough[-1] if enough else None,
@@ -109,7 +109,7 @@ def has_plenty(run: Run, ram: int) -> bool:
     return ram * (run.series.shards or 1) >= PLENTY * (index + table) * KIB
 
 
-def memory_in_short(found: Sequence[Need]) -> str:
+def memory_in_short(found: Sequence[MemoryNeed]) -> str:
     """Say how much each algorithm needs with the number of clients with which it needs the most."""
     most: dict[str, tuple[float, float]] = {}
     for need in found:
@@ -130,12 +130,12 @@ def memory_in_short(found: Sequence[Need]) -> str:
     return text + (f" ({doubts})" if doubts else "")
 
 
-def all_doubts(found: Iterable[Need]) -> str:
+def all_doubts(found: Iterable[MemoryNeed]) -> str:
     """Say how all of it was measured, where not in the same rounds."""
     return listed(list(dict.fromkeys(doubt for need in found for doubt in need.doubts)))
 
 
-def memory_statements(found: Sequence[Need]) -> list[Statement]:
+def memory_statements(found: Sequence[MemoryNeed]) -> list[Statement]:
     """Say how much memory each algorithm needs, for each number of clients, and what is meant by it."""
     texts = {}
     for number, group in groupby(found, lambda need: need.clients):
@@ -160,7 +160,7 @@ def memory_statements(found: Sequence[Need]) -> list[Statement]:
     return [Statement(f"Memory, {counted(number, 'client')}", text) for number, text in texts.items()]
 
 
-def need_text(need: Need) -> str:
+def need_text(need: MemoryNeed) -> str:
     """Write one need, in absolute numbers and relative to the index."""
     notes = []
     if need.ram is not None:

@@ -265,19 +265,15 @@ def insert_lines(records: Iterable[Record]) -> dict[str, list[Point]]:
     """Return inserts a second over writers, a line for each index; UserError without any."""
     lines = {
         " on ".join(reversed(key)): [
-            Point(record.writers, rate.per_second, None, drawn_interval(rate.low, rate.high))
+            Point(record.writers, rate.per_second, None, bounds if bounds.low <= bounds.high else None)
             for record, rate in group
+            for bounds in [Interval(rate.low, rate.high)]
         ]
         for key, group in groupby(insert_rates(records), lambda item: place(item[0]))
     }
     if not lines:
         raise UserError(NO_INSERTS)
     return lines
-
-
-def drawn_interval(low: float | None, high: float | None) -> Interval | None:
-    """Return an interval that a picture can show."""
-    return Interval(low, high) if low is not None and high is not None and low <= high else None
 
 
 def write_chart(records: Sequence[Record]) -> Chart:
@@ -296,10 +292,7 @@ def write_chart(records: Sequence[Record]) -> Chart:
             points = [Point(x, y) for x, y in zip(middles, figures[column], strict=True)]
             if name == RECALL:  # measured now and then: what lies between is joined
                 points = [point for point in points if math.isfinite(point.y)]
-            bands = [
-                (phase.start, phase.start + phase.seconds, "" if row else phase.name)
-                for phase in record.phases
-            ]
+            bands = [(one.start, one.start + one.seconds, "" if row else one.name) for one in record.phases]
             x = Axis("Seconds in which something was measured", "linear")
             y = Axis(name, "linear", from_zero=name not in (RECALL, SIZE))
             heading = "" if row else record.title
