@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullLocator
 
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.text import warn
 from ann_benchmarks.views.figures import LIGHT_COLORS, MARKERS, Axis, Chart, Curve, Panel
 from ann_benchmarks.views.points import Point
@@ -149,6 +150,8 @@ def fit_axis(grid: Sequence[Axes], name: str, panels: Sequence[Panel]) -> None:
     ]
     is_far = min(values) > 0 and max(values) >= axis.far * min(values)
     scale = parse_scale(axis.scale or ("log" if is_far else "linear"), name)
+    if scale.name == "log" and min(values) <= 0:
+        raise UserError(f"a logarithmic {name} axis cannot show {min(values):g}: choose linear")
     values = with_room(values, [end for interval in intervals for end in interval or ()], scale)
     if scale.is_for_shares and max(values) > 1:  # as in ann-benchmarks, there is a picture even so
         warn(
