@@ -4,19 +4,36 @@ import json
 import os
 import re
 from pathlib import Path
+from unittest import mock
 
 import h5py
 import numpy as np
 
 from ann_benchmarks.data.datasets.truth_check import ALL, CheckedTruth, check_path, write_check
+from ann_benchmarks.plotting import chart as drawing
 from ann_benchmarks.plotting.draw import PlotRequest
-from ann_benchmarks.plotting.figure import View
+from ann_benchmarks.views.curves import View, metric_chart
 
 
 def request_of(dataset="d", output=None, **options):
     """Return what is to be plotted, with the options of the view among the others."""
     view = View(**{name: options.pop(name) for name in View.__dataclass_fields__ if name in options})
     return PlotRequest(dataset, output=None if output is None else Path(output), view=view, **options)
+
+
+def draw_metrics(series, view, path, title=""):
+    """Draw the frontiers of some points; return the number of points drawn."""
+    chart = metric_chart(series, view, title)
+    drawing.draw_chart(chart, path)
+    return len(drawing.own_points(chart))
+
+
+def figure_of(chart):
+    """Return the figure that is made of a chart, which is not saved."""
+    found = []
+    with mock.patch.object(drawing, "save", lambda figure, path: found.append(figure)):
+        drawing.draw_chart(chart, Path("unused.png"))
+    return found[0]
 
 
 def as_json(runs):

@@ -9,22 +9,18 @@ import matplotlib.image
 import matplotlib.text
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.fields.series import Series
-from ann_benchmarks.plotting import panels as drawing
 from ann_benchmarks.plotting.draw import draw as draw_picture
-from ann_benchmarks.plotting.figure import View
-from ann_benchmarks.plotting.panels import create_panels
-from ann_benchmarks.plotting.styles import assign_styles
 from ann_benchmarks.statistics.intervals import Interval
 from ann_benchmarks.views.chosen import chosen
+from ann_benchmarks.views.curves import View, facet_chart
 from ann_benchmarks.views.facets import FACETS, panels
+from ann_benchmarks.views.figures import assign_styles
 from ann_benchmarks.views.points import Point
 
-from .plotting_data import make_result, make_truth, request_of
-from .programs import run_program
+from .plotting_data import figure_of, make_result, make_truth, request_of
 from .report_data import make_run
 
 PG17, PG18 = {"postgres_version": "17.12"}, {"postgres_version": "18.4"}
@@ -90,14 +86,6 @@ def results(tmp_path, monkeypatch):
                 make_result("d", series.label, f"{recall}", truth, recall, seconds, **more)
 
 
-def test_the_command_draws_panels(results):
-    done = run_program("plot.py", "--dataset", "d", "--facet", "clients", "-Y", "log")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "wrote results/d-by-clients.png (points: 18, algorithms: 2, panels: 3)\n"
-    height, width, _ = matplotlib.image.imread("results/d-by-clients.png").shape
-    assert width > 1.5 * height > 300
-
-
 @pytest.mark.parametrize("options", [{"x": "build", "y": "qpsatrecall"}, {"normalise": True}, {"raw": True}])
 def test_panels_of_other_metrics(results, options, capsys):
     draw_picture(request_of("d", output="x.svg", facet="clients", **options))
@@ -119,15 +107,15 @@ def test_mistakes_have_a_line(results, options, message):
         draw_picture(request_of("d", facet="clients", **options))
 
 
-def test_more_panels_than_can_be_read_are_refused(tmp_path):
+def test_more_panels_than_can_be_read_are_refused():
     many = {str(number): {"a": [Point(0.9, 1.0)]} for number in range(26)}
     with pytest.raises(UserError, match="26 panels are more than 25: choose some by --series"):
-        create_panels(many, View(), tmp_path / "x.png", "t", assign_styles("a"))
+        facet_chart(many, View(), "t", assign_styles("a"))
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 9, 16, 25])
-def test_nothing_is_written_over_anything_else(number, tmp_path, monkeypatch):
+def test_nothing_is_written_over_anything_else(number):
     """At any number of panels, with long names."""
     rng = np.random.default_rng(number)
     names = ["pgvector_hnsw", "pgvector_hnsw_halfvec", "vchord", "$x_1$"]
@@ -138,13 +126,8 @@ def test_nothing_is_written_over_anything_else(number, tmp_path, monkeypatch):
         return [Point(x, y, None, Interval(0.8 * y, 1.2 * y)) for x, y in zip(recalls, rates, strict=True)]
 
     drawn = {f"16 clients, zipf1.1-q{i}-r100-cold": {name: curve() for name in names} for i in range(number)}
-    figures = []
-    monkeypatch.setattr(drawing, "save", lambda figure, output: figures.append(figure))
-    view = View("recall", "qps", "a3", "log")
-    title = "sift-128-euclidean (k = 10)"
-    assert create_panels(drawn, view, tmp_path / "x.png", title, assign_styles(names)) == 24 * number
-    (figure,) = figures
-    assert isinstance(figure, Figure)
+    view, title = View("recall", "qps", "a3", "log"), "sift-128-euclidean (k = 10)"
+    figure = figure_of(facet_chart(drawn, view, title, assign_styles(names)))
     figure.draw_without_rendering()
     texts = [
         text for text in figure.findobj(match=matplotlib.text.Text) if text.get_visible() and text.get_text()

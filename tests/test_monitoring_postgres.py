@@ -168,7 +168,7 @@ def test_a_statistic_of_one_view_is_sampled_stored_and_drawn(server: Server, wat
         seen = monitored(recording)
         assert seen is not None
         (panel,) = [panel for panel in choose_panels(seen) if panel.title == "Access methods"]
-        assert ([line.label for line in panel.lines], panel.unit) == (["seven times"], "1/s")
+        assert ([label for _, label in panel.lines], panel.unit) == (["seven times"], "1/s")
         with watch.running():
             watched_table.execute("CREATE ACCESS METHOD seven TYPE TABLE HANDLER heap_tableam_handler")
         assert watch.facts(2)["seven_times_per_query"] == 3.5

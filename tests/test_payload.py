@@ -30,7 +30,7 @@ from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.comparable import comparable, comparisons
 from ann_benchmarks.results.runs import load_runs
-from ann_benchmarks.views.chosen import of_one_load
+from ann_benchmarks.views.chosen import choose_load
 
 from .filtered_rows import DIMENSION, QUERIES, TRAIN, K, attributes, one
 from .relay import relayed
@@ -227,7 +227,7 @@ def test_series_with_another_payload_are_kept_apart():
     ids, other = make_run("hnsw"), make_run("hnsw")
     text = replace(other, series=other.series.replaced(payload="text"))
     assert comparable([ids, text]) == [ids]
-    assert of_one_load([ids, ids, text]).runs == [ids, ids]
+    assert choose_load([ids, ids, text]).runs == [ids, ids]
     (alone,) = comparisons([text], 0.9)
     assert alone.where == ", with the payload text"
 

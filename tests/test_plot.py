@@ -9,16 +9,16 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.draw import draw as draw_picture
-from ann_benchmarks.plotting.figure import View, create_plot
 from ann_benchmarks.plotting.scales import CHARACTER, logit, spaced
-from ann_benchmarks.plotting.styles import LIGHT_COLORS, assign_styles, told_apart
 from ann_benchmarks.results import cache, runs
 from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.metrics import standard_metrics
 from ann_benchmarks.results.runs import load_runs
+from ann_benchmarks.views.curves import View
+from ann_benchmarks.views.figures import LIGHT_COLORS, assign_styles, told_apart
 from ann_benchmarks.views.points import Point
 
-from .plotting_data import age, as_json, make_result, make_truth, request_of
+from .plotting_data import age, as_json, draw_metrics, make_result, make_truth, request_of
 from .programs import run_program
 
 pytestmark = pytest.mark.filterwarnings("error", "ignore::ResourceWarning")
@@ -224,13 +224,6 @@ def test_command_draws_into_results(results):
     assert matplotlib.image.imread("results/d.png").shape[1] > 1000
 
 
-def test_batch_results_have_a_picture_of_their_own(results, capsys):
-    make_result("d", "other", "x", make_truth("d"), 0.9, 1e-3, batch=True)
-    draw(batch=True)
-    assert Path("results/d-batch.png").exists() and not Path("results/d.png").exists()
-    assert "points: 1" in capsys.readouterr().out
-
-
 SERIES = {
     "curve": [Point(0.5, 3.0), Point(0.99, 2.0), Point(1.0, 1.0)],
     "one": [Point(0.9, 5.0)],
@@ -242,7 +235,7 @@ SCALES = [(x, "log") for x in ("linear", "log", "symlog", "logit", "a2", "a3", "
 @pytest.mark.parametrize(("x_scale", "y_scale"), [*SCALES, ("linear", "linear"), ("linear", "symlog")])
 def test_every_scale_shows_every_series(x_scale, y_scale, tmp_path):
     output = tmp_path / "x.png"
-    assert create_plot(SERIES, View(x_scale=x_scale, y_scale=y_scale), output) == 5
+    assert draw_metrics(SERIES, View(x_scale=x_scale, y_scale=y_scale), output) == 5
     picture = matplotlib.image.imread(output)[..., :3]
     in_axes = picture[:, : int(picture.shape[1] * 0.88)]  # without the legend
     for style in assign_styles(SERIES).values():
@@ -254,7 +247,7 @@ def test_every_scale_shows_every_series(x_scale, y_scale, tmp_path):
 def test_names_are_drawn_as_they_are(tmp_path):
     names = ["$\\frac{1$", "_hidden", "a$b$c", "<b>&amp;", "%s {} \\n", "line\nbreak", "日本", "", "x" * 300]
     series = {name: [Point(0.9, i + 1.0), Point(0.8, i + 2.0)] for i, name in enumerate(names)}
-    create_plot(series, View(), tmp_path / "x.svg", title="$\\frac{$ _")
+    draw_metrics(series, View(), tmp_path / "x.svg", title="$\\frac{$ _")
     labels = re.findall(r"<!-- (.*?) -->", (tmp_path / "x.svg").read_text(), re.DOTALL)
     assert {"$\\frac{1$", "_hidden", "a$b$c", "%s {} \\n"} <= set(labels)
 
@@ -262,7 +255,7 @@ def test_names_are_drawn_as_they_are(tmp_path):
 def test_many_series_and_every_format(tmp_path):
     series = {f"algorithm-{i}": [Point(0.5 + i / 100, i + 1.0)] for i in range(40)}
     for ending in ("png", "pdf", "svg"):
-        assert create_plot(series, View(), tmp_path / f"x.{ending}") == 40
+        assert draw_metrics(series, View(), tmp_path / f"x.{ending}") == 40
         assert (tmp_path / f"x.{ending}").stat().st_size > 5000
 
 
@@ -308,7 +301,7 @@ def test_what_a_scale_cannot_show_is_drawn_with_a_warning(results, capsys, optio
 @pytest.mark.parametrize(("x_scale", "y_scale"), [("logit", "log"), ("a3", "log"), ("linear", "logit")])
 def test_shares_that_are_all_1_are_drawn_on_every_scale(tmp_path, capsys, x_scale, y_scale):
     view = View("recall", "epsilon", x_scale, y_scale)
-    assert create_plot({"a": [Point(1.0, 1.0)]}, view, tmp_path / "a.svg") == 1
+    assert draw_metrics({"a": [Point(1.0, 1.0)]}, view, tmp_path / "a.svg") == 1
     assert capsys.readouterr().err == ""
 
 

@@ -13,19 +13,17 @@ from matplotlib.figure import Figure
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.fields.series import Series
-from ann_benchmarks.plotting.canvas import add_labels, draw_bars
+from ann_benchmarks.plotting.canvas import add_labels
 from ann_benchmarks.plotting.draw import draw as draw_picture
-from ann_benchmarks.plotting.figure import View, create_plot, draw_curves, fit_scales
-from ann_benchmarks.plotting.scales import parse_scale
-from ann_benchmarks.plotting.styles import assign_styles
 from ann_benchmarks.results.export import export_results
 from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.runs import Run, load_runs
 from ann_benchmarks.statistics.intervals import Interval, mean_interval
 from ann_benchmarks.statistics.percentiles import stored_percentiles
+from ann_benchmarks.views.curves import View, metric_chart
 from ann_benchmarks.views.points import Point, points_by_algorithm
 
-from .plotting_data import age, make_result, make_truth, request_of
+from .plotting_data import age, draw_metrics, figure_of, make_result, make_truth, request_of
 
 pytestmark = pytest.mark.filterwarnings("error", "ignore::ResourceWarning")
 
@@ -113,15 +111,6 @@ def test_two_runs_tell_no_interval_of_throughput_and_latency():
     assert point("recall", "qps", run(**{**attrs, "run_count": 3})).y_interval == Interval(1.0, 200.0)
 
 
-def test_every_point_of_the_frontier_has_its_bars_and_the_note_says_what_they_are(results):
-    picture = draw(raw=True)
-    assert bars(picture) == 2 * 4  # of M = 32 three points, of M = 8 the one that was found
-    assert "bars: 95% intervals of recall over queries and of the mean QPS of runs" in texts(picture)
-    assert bars(draw(x="indexsize")) == 4 - 1  # recall has no axis, and of M = 32 only the fastest is best
-    without = draw(intervals=False)
-    assert bars(without) == 0 and "95%" not in " ".join(texts(without))
-
-
 def test_no_point_lies_outside_its_own_bars(tmp_path, monkeypatch):
     """The throughput of a noisy machine's runs, and latencies of which one run in five stalls."""
     monkeypatch.chdir(tmp_path)
@@ -146,10 +135,7 @@ def test_no_point_lies_outside_its_own_bars(tmp_path, monkeypatch):
 
 
 def fitted_axes(points, x_scale, y_scale):
-    axes = Figure().subplots()
-    drawn, *_ = draw_curves(axes, {"a": points}, View(), assign_styles("a"))
-    fit_scales(axes, points, [], ("recall", "qps"), (parse_scale(x_scale, "x"), parse_scale(y_scale, "y")))
-    draw_bars(axes, drawn)
+    (axes,) = figure_of(metric_chart({"a": points}, View("recall", "qps", x_scale, y_scale))).axes
     axes.autoscale_view()  # as drawing does
     return axes
 
@@ -181,7 +167,7 @@ def test_a_bar_close_by_ends_within_the_picture(scale):
 @pytest.mark.parametrize(("x_scale", "y_scale"), ALL_SCALES)
 def test_a_single_point_with_bars_can_be_drawn_on_every_scale(x_scale, y_scale, tmp_path):
     alone = Point(0.9, 100.0, Interval(0.0, 1.0), Interval(0.0, 300.0), found_for=0.9)
-    assert create_plot({"a": [alone]}, View("recall", "qps", x_scale, y_scale), tmp_path / "a.svg") == 1
+    assert draw_metrics({"a": [alone]}, View("recall", "qps", x_scale, y_scale), tmp_path / "a.svg") == 1
     assert bars(tmp_path / "a.svg") == 2
 
 
@@ -199,7 +185,7 @@ def test_results_of_ann_benchmarks_have_neither_bars_nor_rings(results):
 
 def test_points_found_for_several_recalls_share_one_mark(tmp_path):
     points = [Point(0.99, 5.0, found_for=0.99), Point(0.9, 9.0, found_for=0.9), Point(0.8, 20.0)]
-    create_plot({"a": points}, View(), tmp_path / "a.svg")
+    draw_metrics({"a": points}, View(), tmp_path / "a.svg")
     assert "found for recall 0.9, 0.99" in texts(tmp_path / "a.svg")
 
 
@@ -253,7 +239,7 @@ def test_indexes_of_ann_benchmarks_are_told_apart_by_what_their_building_took():
 def test_odd_build_arguments_are_no_error(arguments, tmp_path):
     runs = [run(0.96, 50.0, build_arguments=arguments), run(0.96, 60.0, build_arguments="[]", build=2.0)]
     series = points_by_algorithm(runs, "build", "qpsatrecall")
-    assert create_plot(series, View("build", "qpsatrecall"), tmp_path / "a.svg") == 2
+    assert draw_metrics(series, View("build", "qpsatrecall"), tmp_path / "a.svg") == 2
 
 
 def test_an_index_is_named_by_the_arguments_in_which_it_differs_only():

@@ -1,36 +1,34 @@
 """plot.py --tiers: which results are on the picture and in the table, and published figures laid over."""
 
 import json
-import math
 import re
 import runpy
 import sys
 from pathlib import Path
 
 import h5py
-import matplotlib.image
 import pytest
-from matplotlib.figure import Figure
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import KIB, figure_text, size_text, three_digits
 from ann_benchmarks.fields.series import Series
+from ann_benchmarks.plotting.chart import draw_chart
 from ann_benchmarks.plotting.draw import draw as draw_picture
-from ann_benchmarks.plotting.published import read_tiers
-from ann_benchmarks.plotting.tier_figure import (
-    create_tier_figure,
-    fit_panel,
-    index_sizes,
-    side_by_side,
-    variant_looks,
-)
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.statistics.intervals import Interval
 from ann_benchmarks.views.points import Point
-from ann_benchmarks.views.tiers import TierLine, relative_lines, tier_lines, tier_runs, whole_machine
+from ann_benchmarks.views.published import read_tiers
+from ann_benchmarks.views.tier_lines import (
+    TierLine,
+    index_sizes,
+    line_styles,
+    relative_lines,
+    side_by_side,
+    tier_chart,
+    tier_lines,
+)
+from ann_benchmarks.views.tiers import tier_runs, whole_machine
 
-from .plotting_data import make_result, make_truth, request_of
-from .programs import run_program
+from .plotting_data import figure_of, make_result, make_truth, request_of
 
 pytestmark = pytest.mark.filterwarnings("error", "ignore::ResourceWarning")
 
@@ -192,19 +190,6 @@ def test_bars_can_be_left_out(results):
     assert not any(text.startswith("bars: 95%") for text in drawn(intervals=False))
 
 
-def test_the_command_writes_picture_and_table_into_results(results):
-    done = run_program("plot.py", "--dataset", "d", "--tiers")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert matplotlib.image.imread("results/d-tiers.png").shape[1] > 1000
-    assert len(rows_of(Path("results/d-tiers.md").read_text())) == 12
-
-
-def test_without_tiers_every_tier_is_a_curve(results, capsys):
-    draw_picture(request_of(output="x.svg", y_scale="log", series=["all"]))
-    assert "algorithms: 13" in capsys.readouterr().out
-    assert "vchord-c32-hugepages-sb128MB-ram544MB" in Path("x.svg").read_text()
-
-
 def line(name, values, clients=1, variant="", xs=None, size=GB):
     points = [Point(x, y) for x, y in zip(xs or [GB * 2**i for i in range(9)], values, strict=False)]
     return TierLine(name, name, variant, clients, size, {"qps": points, "p99": points})
@@ -220,26 +205,22 @@ def line(name, values, clients=1, variant="", xs=None, size=GB):
     ],
 )
 def test_few_and_many_lines_can_be_drawn(lines, tmp_path):
-    assert create_tier_figure(lines, tmp_path / "x.svg", "t", None) == sum(
-        len(x.panels["qps"]) for x in lines
-    )
+    draw_chart(tier_chart(lines, "t", None), tmp_path / "x.svg")
+    assert (tmp_path / "x.svg").stat().st_size > 5000
 
 
 @pytest.mark.parametrize(("values", "scale"), [([90.0, 100.0, 110.0], "linear"), ([20.0, 100.0], "log")])
 def test_values_that_lie_close_have_a_linear_axis_from_0(values, scale):
-    axes = Figure().subplots()
-    points = line("a", values).panels["qps"]
-    axes.plot([p.x for p in points], values)
-    fit_panel(axes, points, [])
+    axes, _ = figure_of(tier_chart([line("a", values)], "t", None)).axes
     assert (axes.get_yscale(), axes.get_xscale()) == (scale, "log")
     assert (axes.get_ylim()[0] == 0) == (scale == "linear")
 
 
 def test_clients_look_alike_in_every_algorithm_and_in_published_figures():
-    lines = [line("a", [1], c, v) for c, v in ((1, "-c1"), (32, "-c32"), (32, "-c32-gp3"))]
-    looks = variant_looks([*lines, line("b", [1], 32, "-c32")], [line("c", [1], 32, "32 clients")])
-    assert looks["-c32"] == looks["32 clients"]
-    assert len({looks[v]["marker"] for v in ("-c1", "-c32", "-c32-gp3")}) == 3
+    lines = [line(f"a{v}", [1], c, v) for c, v in ((1, "-c1"), (32, "-c32"), (32, "-c32-gp3"))]
+    styles = line_styles([*lines, line("b", [1], 32, "-c32")], [line("c", [1], 32, "32 clients")])
+    assert styles["a-c32"].marker == styles["b"].marker == styles["c"].marker
+    assert len({styles[f"a{v}"].marker for v in ("-c1", "-c32", "-c32-gp3")}) == 3
 
 
 def test_the_largest_index_of_each_algorithm_is_marked_in_order():
@@ -257,19 +238,6 @@ def test_a_table_without_intervals(results):
     assert rows_of(markdown)[5][3] == "3,840" and "In brackets" not in markdown
     once = "single runs: noise is not ruled out, measured once, at different times"
     assert f"over the tiers: 6.00 (1 client, {once}); 6.00 (32 clients, {once})" in markdown
-
-
-def test_figures_and_sizes_are_written_for_people():
-    assert [figure_text(x) for x in (0.34567, 1.54, 145.48, 1000.4, 12345.6)] == [
-        "0.3457", "1.540", "145.5", "1,000", "12,346",
-    ]  # fmt: skip
-    assert [size_text(x * MB) for x in (9, 544, 1056, 23 * 1024, 1200 * 1024)] == [
-        "9 MB", "544 MB", "1.03 GB", "23 GB", "1,200 GB",
-    ]  # fmt: skip
-    assert (size_text(1536, KIB), size_text(0), size_text(None), figure_text(math.nan)) == ("1.5 MB", *"---")
-    assert [three_digits(x) for x in (0.12345, 1.006, 99.94, 123.4, 5432.1)] == [
-        "0.123", "1.01", "99.9", "123", "5,432",
-    ]  # fmt: skip
 
 
 # --- mistakes ---

@@ -1,8 +1,6 @@
 """Files of prices, the instance that fits a server, and which of the measured servers is the cheapest."""
 
-import csv
 import datetime
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -15,17 +13,11 @@ from ann_benchmarks.load.request import Objective
 from ann_benchmarks.pricing.costs import CostRequest, Kept, ServiceTarget, cost_request, server_costs
 from ann_benchmarks.pricing.prices import GB, Capacity, read_prices
 from ann_benchmarks.pricing.servers import STORAGE_MARGIN, needed_capacity
-from ann_benchmarks.reporting.chapters import ReportOptions, report_results
-from ann_benchmarks.reporting.content import Chapter, Report
-from ann_benchmarks.reporting.cost_output import cost_data
-from ann_benchmarks.reporting.costs import cost_answers
-from ann_benchmarks.reporting.report import write_report
-from ann_benchmarks.website.build import create_website
+from ann_benchmarks.views.cost_table import cost_data
+from ann_benchmarks.views.costs import cost_answers
 from ann_benchmarks.website.costs import price_columns
 
-from .plotting_data import make_result, make_truth
 from .report_data import make_run
-from .website_data import tier_attrs
 
 PRICES = Path(__file__).parents[1] / "prices"
 EXAMPLE = yaml.safe_load((PRICES / "example.yml").read_text())
@@ -296,53 +288,3 @@ def test_without_tiers_or_storage(prices, tmp_path):
     odd = result("hnsw", 1000, 8, caches_dropped=True)
     assert "No result can be priced" in said([odd], prices)
     assert "1 result in batch mode, from cold caches" in said([odd, run], prices, "Without a price")
-
-
-def test_filters_are_answered_apart(prices, tmp_path):
-    runs = [result("hnsw", 1000, 8), result("hnsw", 100, 8, filter="uniform:0.01")]
-    write_report(
-        Report("r", "", "", [Chapter("c", runs=runs)], costs=CostRequest(prices)), tmp_path / "report"
-    )
-    text = (tmp_path / "report" / "report.md").read_text()
-    assert "## What it costs\n" in text and "## What it costs, under the filter uniform:0.01" in text
-    rows = list(csv.DictReader((tmp_path / "report" / "costs.csv").open()))
-    assert [(row["filter"], row["month"], row["instance"]) for row in rows] == [
-        ("", "74.0", "example-2x8"),
-        ("uniform:0.01", "74.0", "example-2x8"),
-    ]
-
-
-@pytest.fixture
-def measured(tmp_path, monkeypatch):
-    """A folder with results of two tiers."""
-    monkeypatch.chdir(tmp_path)
-    truth = make_truth("mine", queries=100)
-    for ram, seconds in (("1GB", 0.01), ("4GB", 0.002)):
-        attrs = tier_attrs(1, ram, table_size=1 << 20, tier_cpus=2)
-        name = f"hnsw-c1-cgroup-2cpus-sb256MB-ram{ram}"
-        make_result("mine", name, "ef=40", truth, 0.97, seconds, **attrs)
-
-
-def test_a_report_and_a_site_of_result_files(measured, prices):
-    costs = CostRequest(prices, None, 300.0)
-    folder = report_results("mine", options=ReportOptions(costs=costs))
-    page, data = (folder / "report.html").read_text(), json.loads((folder / "report.json").read_text())
-    assert "What it costs" in page and "costs.csv" in page and "example-2x8" in page
-    assert {"costs.csv", "report.html"} <= set(data["files"])
-    assert "--prices" in data["command"] and "--target-rate 300" in data["command"]
-    (answer,) = data["costs"]["answers"]
-    assert [server["server"] for server in answer["servers"]] == ["tier 256MB:4GB", "tier 256MB:1GB"]
-    assert data["costs"]["prices"]["date"] == "2026-01-01"
-    assert report_results("mine", options=ReportOptions(costs=costs)) == folder  # in place of the first
-    create_website(Path("site"), ["recall/time"], prices=prices)
-    site = (Path("site") / "mine_10_euclidean.html").read_text()
-    assert (
-        "Queries per USD" in site and "example-2x8" in site and "Example Cloud, made up, 2026-01-01" in site
-    )
-
-
-def test_without_prices_nothing_costs_anything(measured):
-    folder = report_results("mine")
-    assert "What it costs" not in (folder / "report.md").read_text()
-    assert not (folder / "costs.csv").exists()
-    assert json.loads((folder / "report.json").read_text())["costs"] is None

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.plotting.chart import draw_chart, own_points
 from ann_benchmarks.plotting.draw import draw as draw_picture
-from ann_benchmarks.plotting.lines import LinePlot, draw_lines
-from ann_benchmarks.plotting.published import PublishedPoints, published_table, read_points, read_series
 from ann_benchmarks.statistics.intervals import Interval
+from ann_benchmarks.views.curves import line_chart
 from ann_benchmarks.views.points import Point, over_first
+from ann_benchmarks.views.published import read_points, read_series
 
 from .plotting_data import make_result, make_truth, request_of
-from .programs import run_program
 
 pytestmark = pytest.mark.filterwarnings("error", "ignore::ResourceWarning")
 
@@ -55,21 +55,6 @@ def texts_of(path):
 
 
 # --- next to a frontier ---
-
-
-def test_published_points_are_beside_the_frontier(results):
-    texts = drawn(published="mine.yml")
-    assert {"own", "a", "mine (another machine)"} <= set(texts)
-    assert "mine (another machine)" not in drawn()
-
-
-def test_the_command_lays_over_and_normalises(results):
-    options = ("-o", "c.svg", "--normalise", "--published", "5m:best")
-    done = run_program("plot.py", "--dataset", "d", *options)
-    assert (done.returncode, done.stderr) == (0, "")
-    texts = texts_of("c.svg")
-    assert "Queries per second, mean of runs (1/s) / that of the curve's first point" in texts
-    assert {"VectorChord, 32 clients", "M=16, ef_construction=64"} <= set(texts)
 
 
 def test_units_become_those_of_the_metrics(results):
@@ -136,10 +121,11 @@ SCALING = {
 }
 
 
-def lines(tmp_path, series, published=(), **options):
+def lines(tmp_path, series, title="", **options):
     path = tmp_path / "l.svg"
-    shown = draw_lines(series, path, LinePlot("Clients", "QPS", **options), published)
-    return shown, texts_of(path)
+    chart = line_chart(series, ("Clients", "QPS"), title, **options)
+    draw_chart(chart, path)
+    return len(own_points(chart)), texts_of(path)
 
 
 def test_lines_have_bars_and_the_values_of_x_as_ticks(tmp_path):
@@ -151,10 +137,10 @@ def test_lines_have_bars_and_the_values_of_x_as_ticks(tmp_path):
 
 def test_published_lines_are_named_and_marked(tmp_path):
     others = read_series(SCALING)
-    _, texts = lines(tmp_path, {"ef_search 20": CLIENTS}, published=[others])
+    _, texts = lines(tmp_path, {"ef_search 20": CLIENTS}, others=others)
     assert texts.count("ef_search 20") == 2 and "ef_search 800" in texts
     assert any("another machine" in text for text in texts) and "64" in texts
-    _, texts = lines(tmp_path, {"ef_search 20": CLIENTS}, published=[others], normalise=True)
+    _, texts = lines(tmp_path, {"ef_search 20": CLIENTS}, others=others, normalise=True)
     assert "QPS / that of the line's first point" in texts and "50,000" not in texts
 
 
@@ -164,7 +150,7 @@ def test_published_lines_are_named_and_marked(tmp_path):
         ({"a": [Point(1, 5.0)]}, {}),
         ({"a": [Point(0, 0.0), Point(0.5, 3.0)]}, {}),
         ({"$x$ _": [Point(1, 5.0), Point(float("nan"), 1.0)], "none": []}, {"title": "$\\frac{"}),
-        ({f"{i}": [Point(j, i + 1.0) for j in range(1, 40)] for i in range(20)}, {"y_scale": "linear"}),
+        ({f"{i}": [Point(j, i + 1.0) for j in range(1, 40)] for i in range(20)}, {}),
         ({"a": [Point(-3, 1e-9), Point(1e9, 1e9)]}, {"normalise": True}),
     ],
 )
@@ -173,58 +159,10 @@ def test_few_and_many_lines_can_be_drawn(series, options, tmp_path):
     assert shown > 0
 
 
-@pytest.mark.parametrize(
-    ("series", "options", "message"),
-    [
-        ({}, {}, "nothing to plot: no result has both Clients and QPS"),
-        ({"a": [Point(0, 1.0)]}, {"x_scale": "log"}, "a logarithmic x axis cannot show 0: choose linear"),
-        ({"a": [Point(1, 1.0)]}, {"y_scale": "lgo"}, "unknown y scale 'lgo'"),
-        ({"a": [Point(1, 5.0)]}, {"y_scale": "logit"}, "the logit scale is for values between 0 and 1"),
-    ],
-)
-def test_lines_that_cannot_be_drawn_are_one_line(series, options, message, tmp_path):
-    with pytest.raises(UserError, match=message):
-        lines(tmp_path, series, **options)
+def test_without_a_point_there_is_nothing_to_plot(tmp_path):
+    with pytest.raises(UserError, match="nothing to plot: no result has both Clients and QPS"):
+        lines(tmp_path, {})
     assert not list(tmp_path.iterdir())
-
-
-# --- tables ---
-
-
-def rows_of(markdown):
-    rows = [line.strip("| ").split(" | ") for line in markdown.splitlines() if line.startswith("| ")]
-    return rows[2:]
-
-
-def test_own_rows_stand_beside_published_ones():
-    markdown = published_table({"ef_search 20": CLIENTS}, read_series(SCALING), "clients", "QPS")
-    rows = rows_of(markdown)
-    assert rows[0] == ["ef_search 20", "1", "100.0 (90.00 to 110.0)", "1,120", "0.08929"]
-    assert ["ef_search 20", "64", "-", "49,731", "-"] in rows and len(rows) == 6 * 7
-    assert "another machine: RDS" in markdown and "the ratio compares machines" in markdown
-    assert "Amazon RDS db.m7g.16xlarge" in markdown and "pgvector 0.5.1" in markdown
-
-
-def test_a_single_published_curve_is_beside_all():
-    theirs = PublishedPoints("other, another machine", {"theirs": [Point(1, 50.0), Point(8, 200.0)]})
-    own = {"a": CLIENTS, "b": [Point(1, 10.0)]}
-    rows = rows_of(published_table(own, theirs, "clients", "QPS", normalise=True))
-    assert rows[0] == ["a (theirs)", "1", "1.000 (0.9000 to 1.100)", "1.000", "1.000"]
-    assert [row[:2] for row in rows] == [
-        *(["a (theirs)", x] for x in ("1", "2", "4", "8")),
-        ["b (theirs)", "1"],
-    ]
-
-
-def test_curves_with_other_names_can_be_put_together():
-    theirs = PublishedPoints("o, another machine", {"NVMe": [Point(1, 50.0)], "gp3": [Point(1, 25.0)]})
-    own = {"unlimited": [Point(1, 10.0)], "x|y": [Point(1, 5.0)]}
-    rows = rows_of(published_table(own, theirs, "n", "QPS", same={"unlimited": "NVMe"}))
-    assert rows == [
-        ["unlimited (NVMe)", "1", "10.00", "50.00", "0.2000"],
-        ["x\\|y", "1", "5.000", "-", "-"],
-        ["gp3", "1", "-", "25.00", "-"],
-    ]
 
 
 def test_points_of_some_rows_alone():

@@ -12,13 +12,14 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.draw import draw as draw_picture
 from ann_benchmarks.reporting.content import Shown
 from ann_benchmarks.reporting.document import Paragraph, Picture
-from ann_benchmarks.reporting.recalls import recall_picture, recall_table, tail_statements
+from ann_benchmarks.reporting.pictures import recall_picture, recall_table
 from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.measurement import COUNTS, recall_counts
 from ann_benchmarks.results.runs import interval, load_runs
 from ann_benchmarks.results.tails import RecallTail, counts_of, evenly_missed, tails_at
 from ann_benchmarks.statistics.intervals import fifth_interval, fifth_percentile
 from ann_benchmarks.views.parts import Table
+from ann_benchmarks.views.recalls import tail_statements
 from ann_benchmarks.website.plots import tails_data
 
 from .plotting_data import make_result, make_truth, request_of

@@ -17,8 +17,8 @@ from ann_benchmarks.load.workload import Workload
 from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.measure.workloads import queries as querying
 from ann_benchmarks.monitoring.stored import monitored_from
-from ann_benchmarks.reporting.workloads import write_statements, write_table
 from ann_benchmarks.results.records import iter_record_paths, read_record
+from ann_benchmarks.views.workloads import write_statements, write_table
 
 from .conftest import make_dataset
 from .report_data import make_writes

@@ -11,18 +11,19 @@ import pytest
 import yaml
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.reporting import chapters, drawing
+from ann_benchmarks.reporting import chapters
 from ann_benchmarks.reporting.chapters import ReportOptions, report_results
 from ann_benchmarks.reporting.content import Chapter, Report, Shown
 from ann_benchmarks.reporting.facts import what_was_run, when
 from ann_benchmarks.reporting.kinds import make
+from ann_benchmarks.reporting.pictures import published_lines
 from ann_benchmarks.reporting.report import MARK_FILE, write_report
 from ann_benchmarks.reporting.speeds import latency_results
-from ann_benchmarks.results.records import write_record
 from ann_benchmarks.results.warnings import warnings_of
+from ann_benchmarks.views.workloads import write_chart
 
 from .page import Page
-from .plotting_data import make_result, make_truth
+from .plotting_data import figure_of, make_result, make_truth
 from .report_data import GB, make_run, make_writes
 from .test_report_document import NASTY
 
@@ -100,15 +101,6 @@ def test_a_report_of_one_dataset(results):
     for reference in page.references:
         file = reference.partition("#")[0]
         assert not file or (folder / file).is_file(), reference
-
-
-def test_facts_and_the_data_of_a_report(results, without_pictures):
-    folder = report_results("mine")
-    assert Page(read(folder)[1]).text.count("17.4") == 1  # the same for all
-    content = json.loads((folder / MARK_FILE).read_text())
-    assert content["chapters"][0]["points"] == list(range(12))
-    assert "NaN" not in (folder / MARK_FILE).read_text()
-    assert set(content["files"]) == {path.name for path in folder.iterdir()}
 
 
 def test_it_is_the_same_when_it_is_written_again(results, without_pictures):
@@ -251,25 +243,6 @@ def test_speedups_are_relative_to_the_worst_or_to_a_baseline():
     assert next(row for row in table.rows if row[0] == "ivfflat")[3].startswith("0.0329 (")
 
 
-def test_builds_are_listed_once_with_what_the_estimate_missed():
-    more = {"load_time": 1.0, "clustering_time": 2.0, "index_build_time": 9.0, "estimated_index_size": 1843.2}
-    runs = [make_run("vchord", clients=c, **more) for c in (1, 8)]
-    runs.append(make_run("hnsw", build_time=99.0, graph_overflow_rows=1234))
-    (table,) = make("table", {"kind": "builds"}, Shown(runs, [], 0.95))
-    first, second = (dict(zip(table.columns, row, strict=True)) for row in table.rows)
-    assert first["Index"] == "vchord (M=16)" and first["Points"] == "2"
-    assert [first[name] for name in ("Load (s)", "Clustering (s)", "Rest of the index (s)", "All (s)")] == [
-        "1.000", "2.000", "7.000", "10.00",
-    ]  # fmt: skip
-    assert first["Size"] == "2 MB" and first["Estimate"] == "1.8 MB (-10.0%)"
-    assert second["Outgrew memory after"] == "1,234 rows" and second["Clustering (s)"] == "-"
-    assert "Workers" not in table.columns and "wal_level" not in table.columns
-    for run, level in zip(runs, ("minimal", "minimal", "replica"), strict=True):
-        run.attrs["build_wal_level"] = level
-    (table,) = make("table", {"kind": "builds"}, Shown(runs, [], 0.95))
-    assert [row[table.columns.index("wal_level")] for row in table.rows] == ["minimal", "replica"]
-
-
 def test_a_machine_that_was_slower_is_seen_by_the_cpu_of_a_query():
     def took(count, milliseconds, read=0.0, **more):
         cpu = {"server_cpu_seconds_per_query": milliseconds / 1e3, "index_blocks_read_per_query": read}
@@ -302,29 +275,14 @@ def test_facts_of_old_results_and_damaged_settings():
     assert blocks[0].rows == [["Runs of a point", "3", "-"]]
 
 
-def test_workloads_side_by_side_are_drawn_to_their_tops(tmp_path, monkeypatch):
-    figures = []
-    monkeypatch.setattr(drawing, "save", lambda figure, path: figures.append(figure))
+def test_workloads_side_by_side_are_drawn_to_their_tops():
     slow, fast = make_writes(), make_writes("vchord()", "vchord")
     queries = [10 * count for count in fast.windows["queries"]]
-    drawing.draw_writes([slow, replace(fast, windows=fast.windows | {"queries": queries})], tmp_path)
-    panels = [axes for axes in figures[0].axes if axes.get_title("left")]
+    figure = figure_of(write_chart([slow, replace(fast, windows=fast.windows | {"queries": queries})]))
+    panels = [axes for axes in figure.axes if axes.get_title("left")]
     lines = [line.get_ydata() for axes in panels for line in axes.get_lines()]
     assert len(lines) == 2 and all(axes.get_ylim()[1] >= max(map(max, lines)) for axes in panels)
     assert panels[0].get_ylim()[0] == 0
-
-
-def test_records_in_the_results_folder_are_reported(tmp_path, without_pictures, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    make_truth("mine")
-    path = Path("results/mine/10/hnsw-c32/x.workload.json")
-    path.parent.mkdir(parents=True)
-    write_record(replace(make_writes(), path=path))
-    Path("results/mine/10/hnsw-c32/y.workload.json").write_text("{")
-    folder = report_results(None)
-    assert "| vacuumed |" in read(folder)[0]
-    content = json.loads((folder / MARK_FILE).read_text())
-    assert len(content["records"]) == 1 and content["records"][0]["phases"][1]["name"] == "writing"
 
 
 def test_every_experiment_requests_known_kinds(tmp_path):
@@ -355,14 +313,6 @@ def test_latencies_of_every_disk_and_every_shared_buffers(runs, drawn):
     assert [run.algorithm for run in latency_results(Shown(runs, [], 0.95))[0]] == drawn
 
 
-def test_published_tiers_are_laid_over_with_their_origin(tmp_path):
-    runs = [make_run(ram=ram, index_kib=2.0 * GB / 1024) for ram in (1, 4, "all")]
-    chapter = Chapter("Tiers", runs=runs, pictures=[{"kind": "tiers", "published": "1b"}])
-    write_report(Report("t", "", "", [chapter]), tmp_path / "out")
-    assert (tmp_path / "out" / "1-tiers.png").is_file()
-    assert "another machine" in read(tmp_path / "out")[0]
-
-
 def test_the_same_result_in_two_chapters_is_one_point(tmp_path):
     chapters = [Chapter(title, runs=[make_run()], tables=[{"kind": "points"}]) for title in ("a", "b")]
     write_report(Report("t", "", "", chapters), tmp_path / "out")
@@ -373,11 +323,11 @@ def test_the_same_result_in_two_chapters_is_one_point(tmp_path):
 
 def test_published_throughput_over_clients():
     where = {"dimension": 128, "instance": "m7g.16xl"}
-    lines = drawing.published_lines("query-scaling", where).series
+    lines = published_lines("query-scaling", where).series
     assert len(lines) == 6 and [point.y for point in lines["ef_search 20"]][:2] == [1120, 1823]
-    assert len(drawing.published_lines("insert-scaling", where | {"version": "0.5.1"}).series) == 1
+    assert len(published_lines("insert-scaling", where | {"version": "0.5.1"}).series) == 1
     with pytest.raises(UserError, match="no table of qps or tps over clients"):
-        drawing.published_lines("year-in-review", {})
+        published_lines("year-in-review", {})
 
 
 def test_a_report_says_when_its_last_result_ended():

@@ -9,10 +9,10 @@ from ann_benchmarks.definitions.selection import apply_servers
 from ann_benchmarks.definitions.servers import ONE_SERVER, every_shards
 from ann_benchmarks.experiments.findings import StepPoint, selected
 from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.plotting.lines import line_looks
 from ann_benchmarks.reporting.content import Shown
 from ann_benchmarks.reporting.document import Paragraph
 from ann_benchmarks.reporting.kinds import make
+from ann_benchmarks.views.curves import line_styles
 from ann_benchmarks.views.parts import Table
 from ann_benchmarks.views.servers import server_lines
 
@@ -118,10 +118,10 @@ def test_without_one_server_there_is_no_ratio():
 
 def test_an_engine_has_one_colour_and_each_load_a_dash():
     names = [f"{load}, {engine}" for load in ("c1", "c8") for engine in ("fdw", "client")]
-    looks = line_looks(names, {name: tuple(name.split(", ")[::-1]) for name in names})
-    first, second, third, fourth = (looks[name] for name in names)
-    assert first["color"] == third["color"] != second["color"] == fourth["color"]
-    assert first["marker"] == third["marker"] and first["ls"] == second["ls"] != third["ls"] == fourth["ls"]
+    styles = line_styles(names, {name: tuple(name.split(", ")[::-1]) for name in names})
+    first, second, third, fourth = (styles[name] for name in names)
+    assert first.color == third.color != second.color == fourth.color
+    assert first.marker == third.marker and first.dash == second.dash != third.dash == fourth.dash
 
 
 @pytest.mark.parametrize("what", ["picture", "table"])

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.results.records import iter_record_paths, read_record
 from ann_benchmarks.website.build import PageNames, create_website
 from ann_benchmarks.website.columns import natural
-from ann_benchmarks.website.plots import all_plot_variants, escape, load_records, windows_data
+from ann_benchmarks.website.plots import all_plot_variants, escape, windows_data
 
 from .page import Page
 from .plotting_data import make_result, make_truth
-from .website_data import changing, inserting, make_record, tier_attrs
+from .website_data import inserting, make_record
 
 NASTY = '</script><script>alert(1)</script> & "q" $x_1$'
 VARIANTS = list(all_plot_variants)
@@ -84,16 +85,6 @@ def test_pages_hold_the_data_and_escape_it(site):
     assert "Recall / Distance computations" in page.text.partition("Nothing is recorded for:")[2]
 
 
-def test_index_lists_datasets_by_metric_and_algorithms(site):
-    text = " ".join(Page(site / "index.html").text.split())
-    for expected in ("Angular", "Euclidean", "Angular, batch", "Algorithms, batch", "mine (k = 10)"):
-        assert expected in text
-    previews = json.loads(Page(site / "index.html").data)["previews"]
-    assert all(
-        (site / file).is_file() and any(s["points"] for s in series) for file, series in previews.items()
-    )
-
-
 def test_only_the_chosen_plots_without_latex_and_scatter(site):
     create_website(Path("site"), ["recall/p99"])
     text = (site / "mine_10_angular.html").read_text()
@@ -143,24 +134,6 @@ def test_recall_1_is_in_the_data_although_its_relative_error_is_infinite(tmp_pat
     assert columns(Page(Path("site/zero_10_euclidean.html")))["recall"] == [1]
 
 
-def test_an_algorithm_has_one_page_whatever_its_clients_and_tiers(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    truth = make_truth("d")
-    for clients in (1, 32):
-        for ram in ("1GB", "4GB"):
-            name = f"vchord-c{clients}-q64-cgroup-sb256MB-ram{ram}"
-            make_result("d", name, "x", truth, 0.9, 1e-3, **tier_attrs(clients, ram, distinct_queries=64))
-    create_website(Path("site"), VARIANTS)
-    assert sorted(path.name for path in Path("site").glob("*.html")) == [
-        *("d_10_euclidean.html", "index.html", "vchord.html")
-    ]
-    found = columns(Page(Path("site/vchord.html")))
-    assert set(found["dataset"]) == {"d (k = 10)"} and set(found["load"]) == {"q64"}
-    assert Counter(zip(found["clients"], found["ram"], strict=True)) == {
-        (clients, ram): 1 for clients in (1, 32) for ram in ("1 GB", "4 GB")
-    }
-
-
 def test_foreign_attributes_that_are_not_what_they_are_called_do_no_harm(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     attrs = {
@@ -182,26 +155,9 @@ def test_numbers_in_words_sort_by_size():
     assert sorted(["0.10.1", "0.9.2", "0.8"], key=natural) == ["0.8", "0.9.2", "0.10.1"]
 
 
-def test_records_of_writes_are_told_as_their_curves_are(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    make_result("d", "vchord", "x", make_truth("d"), 0.9, 1e-3)
-    tier = {"tier_method": "cgroup", "tier_memory": "sb256MB-ram1GB"}
-    make_record("d", changing("vchord", distinct_queries=64, **tier))
-    make_record("d", inserting("vchord", 8))
-    Path("results/d/10/vchord-inserts-w8/bad.workload.json").write_text("{")
-    create_website(Path("site"), VARIANTS)
-    writing = json.loads(Page(Path("site/d_10_euclidean.html")).data)["writing"]
-    found = {column["id"]: column for column in writing["columns"]}
-    assert found["algorithm"]["words"] == ["vchord"] and found["load"]["words"] == ["plain", "q64"]
-    assert found["writers"]["values"] == [8, 4] and len(writing["phases"]) == 2
-    inserts, writes = writing["windows"]
-    assert set(inserts) == {"at", "writes"} and inserts["at"][:2] == [0.5, 1.5]
-    assert writes["query_p99"][:2] == [None, 10] and "write_p99" not in writes
-
-
 @pytest.mark.parametrize("windows", [{}, [], {"start": [0], "seconds": [1], "recall": [1, 2]}])
 def test_windows_that_cannot_be_read_are_left_out(tmp_path, monkeypatch, windows):
     monkeypatch.chdir(tmp_path)
     make_record("d", inserting("vchord", 8))
-    [record] = load_records()
+    [record] = map(read_record, iter_record_paths())
     assert windows_data(replace(record, windows=windows)) == {}

@@ -14,7 +14,7 @@ from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.common.text import say
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.pricing.costs import cost_request
-from ann_benchmarks.reporting.chapters import FOLDER, readable_records, write_bundle
+from ann_benchmarks.reporting.chapters import FOLDER, write_bundle
 from ann_benchmarks.reporting.content import Chapter, Report
 from ann_benchmarks.reporting.report import write_report
 from ann_benchmarks.results.metrics import TARGET_RECALL
@@ -23,6 +23,7 @@ from ann_benchmarks.results.runs import LeftOut, Run, load_runs
 from ann_benchmarks.run.request import Request
 from ann_benchmarks.submission.bundle import BundleRequest
 from ann_benchmarks.submission.manifest import DIVISIONS, OPEN
+from ann_benchmarks.views.chosen import readable_records
 
 from .carrying_out import command_of, report_arguments, split_arguments, step_request
 from .findings import StepPoint, judged

@@ -1,9 +1,8 @@
 """What all pictures share: labels, legends, notes, interval bars, the frame, and the file."""
 
 import math
-import textwrap
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,33 +10,26 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
+from matplotlib.figure import Figure, FigureBase
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import atomic_path
-from ann_benchmarks.results.metrics import all_metrics, pareto_frontier
+from ann_benchmarks.views.figures import DASHES, LIGHT_COLORS
 from ann_benchmarks.views.points import Point
-
-from .published import PublishedPoints
-from .styles import DASHES, MARKERS
 
 GREY = "0.35"
 GREYS = ("0.5", "0.72")
-LONGEST_LEGEND = 30  # entries in one column
 SIZE = 7.5  # of the letters of a label, in points, as all lengths here
 WIDTH = 0.56  # of a letter, in sizes
 AWAY = 7.0  # from the middle of a point to its label
 RADIUS = 4.0  # of a point
-NOTABLE = 0.005  # of recall
-BARS = "bars: 95% intervals"
+ROW = 13.0  # height of a line of text
+SHADES = ("0.95", "1.0")  # of bands, in turn
+ROOM_A_LETTER = 0.013  # of the width, for the name of a band
 SIDES = ((1, -1), (1, 1), (-1, 1), (-1, -1))  # below on the right first: a curve of ever larger indexes rises
 
 Box = tuple[float, float, float, float]  # left, bottom, right, top
-LONGEST_LABEL = 34  # of a line in the legend
-HOLLOW: dict[str, Any] = {"lw": 1.3, "ms": 5, "mfc": "white"}
-DASH = (0, (4.0, 2.0))
-EDGED: dict[str, Any] = {"ms": 7, "mec": "white", "mew": 0.6, "clip_on": False}
+EDGED: dict[str, Any] = {"ms": 7, "mec": "white", "mew": 0.6}
 
 
 def line_style(number: int) -> Any:
@@ -51,15 +43,9 @@ def coordinates(points: Sequence[Point]) -> tuple[list[float], list[float]]:
     return [point.x for point in points], [point.y for point in points]
 
 
-def add_legend(axes: Axes, handles: Sequence[Artist], names: Sequence[str]) -> None:
-    """Add a legend to the right of the axes, where it covers no data."""
-    columns = math.ceil(len(names) / LONGEST_LEGEND)
-    # A handle is so long that the gap of a dash is not behind the marker.
-    place = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)}
-    named_legend(axes, handles, names, ncols=columns, handlelength=4.2, **place)
-
-
-def named_legend(owner: Axes | Figure, handles: Sequence[Artist], names: Sequence[str], **how: Any) -> None:
+def named_legend(
+    owner: Axes | FigureBase, handles: Sequence[Artist], names: Sequence[str], **how: Any
+) -> None:
     """Add a legend with the names as they are: matplotlib hides a leading "_", and "$" begins a formula."""
     how = {"frameon": False, "fontsize": 9, "handlelength": 3.2, **how}
     legend = owner.legend([*handles], ["name"] * len(names), **how)
@@ -71,18 +57,8 @@ def named_legend(owner: Axes | Figure, handles: Sequence[Artist], names: Sequenc
 def add_text(axes: Axes, text: str, at: tuple[float, float], away: tuple[float, float], **how: Any) -> None:
     """Write text at a place, in shares of the axes, moved by a number of points."""
     how = {"xycoords": "axes fraction", "parse_math": False, **how}
-    axes.annotate(text, at, xytext=away, textcoords="offset points", **how)
-
-
-def add_note(axes: Axes, text: str) -> None:
-    """Write below the axes how the picture is to be read."""
-    add_text(axes, text, (1, 0), (0, -46), ha="right", fontsize=8, color="0.5")
-
-
-def frame(axes: Axes, title: str) -> None:
-    """Add the title above all else and the grid."""
-    add_text(axes, title, (0, 1), (0, 26), fontsize=13, fontweight="bold")
-    add_grid(axes)
+    if text:
+        axes.annotate(text, at, xytext=away, textcoords="offset points", **how)
 
 
 def add_grid(axes: Axes) -> None:
@@ -92,6 +68,43 @@ def add_grid(axes: Axes) -> None:
     axes.tick_params(which="both", color="0.7", labelcolor=GREY)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color("0.7")
+
+
+def shade(axes: Axes, bands: Sequence[tuple[float, float, str]]) -> None:
+    """Draw bands over time, with their names above as far as there is room."""
+    free, whole = -math.inf, max((end for _, end, _ in bands), default=1.0)
+    for number, (start, end, name) in enumerate(bands):
+        axes.axvspan(start, end, color=SHADES[number % 2], zorder=0, lw=0)
+        axes.margins(x=0.01)
+        if name and start >= free:
+            how = {"xycoords": ("data", "axes fraction"), "fontsize": 8, "color": GREY}
+            add_text(axes, name, (start, 1.0), (2, 4), **how)
+            free = start + len(name) * ROOM_A_LETTER * whole
+
+
+def mark(axes: Axes, uprights: Sequence[tuple[str, float, int | None]]) -> None:
+    """Draw thin vertical lines, and what they are above all points."""
+    texts = [text for text, _, _ in uprights if text]
+    if texts:
+        leave_room(axes, len(texts) * ROW)
+    for row, (text, x, number) in enumerate(uprights):
+        color = GREY if number is None else LIGHT_COLORS[number]
+        axes.axvline(x, color=color, lw=0.9, ls=(0, (1, 2)), zorder=0.5)
+        is_right = axes.transAxes.inverted().transform(axes.transData.transform((x, 1)))[0] > 0.6
+        place: dict[str, Any] = {"ha": "right" if is_right else "left", "va": "top", "fontsize": 8.5}
+        place |= {"xycoords": ("data", "axes fraction"), "bbox": {"fc": "white", "ec": "none", "pad": 0.5}}
+        if text:
+            add_text(axes, text, (x, 1), (-4 if is_right else 4, -row * ROW), color=color, **place)
+
+
+def leave_room(axes: Axes, height: float) -> None:
+    """Raise the upper end of the y axis by this height, in points of the picture."""
+    axes.autoscale_view()
+    (low, high), is_log = axes.get_ylim(), axes.get_yscale() == "log"
+    share = height / (axes.bbox.height * 72 / axes.figure.dpi)
+    start, end = (math.log(low), math.log(high)) if is_log else (low, high)
+    top = start + (end - start) / (1 - share)
+    axes.set_ylim(low, math.exp(top) if is_log else top)
 
 
 def save(figure: Figure, output: Path) -> None:
@@ -118,26 +131,9 @@ def draw_bars(axes: Axes, points: Iterable[tuple[Point, str]]) -> None:
         if point.y_interval:
             segments.append([(point.x, end) for end in point.y_interval])
             colors.append(color)
-    bars = LineCollection(segments, colors=colors, linewidths=1.0, alpha=0.5, zorder=1.5)
-    axes.add_collection(bars, autolim=False)
-
-
-def bars_note(points: Iterable[Point], x: str, y: str) -> str:
-    """Say which metrics have bars and what these are, and what the recall of ann-benchmarks adds."""
-    points = list(points)
-    shown = [
-        *([all_metrics[x]] if any(point.x_interval for point in points) else []),
-        *([all_metrics[y]] if any(point.y_interval for point in points) else []),
-    ]
-    bounded = dict.fromkeys(metric.bounds.of for metric in shown if metric.bounds)
-    texts = [f"{BARS} of {' and of '.join(bounded)}"] if shown else []
-    return "; ".join(filter(None, [*texts, slack_note(points)]))
-
-
-def slack_note(points: Iterable[Point]) -> str:
-    """Say how much the slack of ann-benchmarks adds to the recall; nothing where that is little."""
-    raised = max((point.raised for point in points), default=0.0)
-    return f"the slack of 0.001 raises recall by up to {100 * raised:.1f} points" if raised > NOTABLE else ""
+    if segments:
+        bars = LineCollection(segments, colors=colors, linewidths=1.0, alpha=0.5, zorder=1.5)
+        axes.add_collection(bars, autolim=False)
 
 
 def add_labels(axes: Axes, points: Sequence[Point], color: str) -> None:
@@ -191,38 +187,3 @@ def picture_path(output: Path, name: str) -> Path:
     if output.is_dir():
         return output / name
     return output if output.suffix else output.with_name(f"{output.name}.png")
-
-
-def heading(label: str) -> tuple[Line2D, str]:
-    """Return the entry of a legend above those of another machine."""
-    return Line2D([], [], ls=""), textwrap.fill(label, LONGEST_LABEL)
-
-
-def greys(names: Iterable[str]) -> dict[str, str]:
-    """Give each name one of the greys."""
-    return {name: GREYS[i % len(GREYS)] for i, name in enumerate(dict.fromkeys(names))}
-
-
-def draw_published(
-    axes: Axes,
-    others: PublishedPoints,
-    markers: Mapping[str, str] | None = None,
-    metrics: tuple[str, str] | None = None,
-) -> tuple[list[Line2D], list[str]]:
-    """Draw the points, joined where they are steps of a curve; return what to add to the legend.
-
-    Names in `markers` get these. With two metrics a curve joins its Pareto frontier only.
-    """
-    first, text = heading(others.label)
-    handles, names = [first], [text]
-    colors = greys(others.series)
-    for i, (name, points) in enumerate(others.series.items()):
-        marker = (markers or {}).get(name) or MARKERS[i % len(MARKERS)]
-        look = {"color": colors[name], "marker": marker, "clip_on": False, "zorder": 1.8, **HOLLOW}
-        curve = list(points)
-        if others.joined and metrics:
-            frontier, _ = pareto_frontier([(point.x, point.y) for point in points], *metrics)
-            curve = [points[j] for j in frontier]
-        handles += axes.plot(*coordinates(curve), ls=DASH if others.joined else "", **look)
-        names.append(name)
-    return handles, names

@@ -20,9 +20,9 @@ from ann_benchmarks.monitoring import Monitored, read_monitoring
 from ann_benchmarks.monitoring.stored import monitored_from
 from ann_benchmarks.results.file import read_attributes
 from ann_benchmarks.results.records import SUFFIX, Record, read_record
+from ann_benchmarks.views.figures import LIGHT_COLORS
 
 from .canvas import GREY, add_text, picture_path, save
-from .styles import LIGHT_COLORS
 
 WAITS = ("cpu", "io", "lwlock", "lock", "client", "other")
 OTHER = "other"  # left white
@@ -38,30 +38,22 @@ LOG_TICKS = (1e2, 1e4, 1e6, 1e8)
 
 
 @dataclass(frozen=True)
-class Trace:
-    """One curve of a panel: the counter, and its name in the legend."""
-
-    column: str
-    label: str
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One of the small pictures, all with the same time axis."""
+class Counters:
+    """One of the small pictures, all with the same time axis: counters, and their names in the legend."""
 
     title: str
-    lines: Sequence[Trace]
+    lines: Sequence[tuple[str, str]]
     unit: str  # "bytes", "bytes/s", "%" or that of what is counted
     top: float | None = None
     is_logarithmic: bool = False
 
 
-def choose_panels(monitored: Monitored) -> list[Panel]:
+def choose_panels(monitored: Monitored) -> list[Counters]:
     """Choose what to show of what there is."""
     columns = monitored.columns
 
-    def lines(*possible: tuple[str, str]) -> list[Trace]:
-        return [Trace(column, label) for column, label in possible if column in columns]
+    def lines(*possible: tuple[str, str]) -> list[tuple[str, str]]:
+        return [one for one in possible if one[0] in columns]
 
     def traffic(disk: str) -> float:
         kinds = (columns.get(f"disk.{disk}.{kind}_bytes", np.zeros(1)) for kind in ("read", "write"))
@@ -81,38 +73,38 @@ def choose_panels(monitored: Monitored) -> list[Panel]:
         )
     sessions = [(f"postgresql.{wait}_sessions", wait if wait != "cpu" else "on a CPU") for wait in WAITS]
     return [
-        Panel(
+        Counters(
             f"CPU{where}",
             lines(("machine.cpu_percent", "all cores"), ("machine.busiest_core_percent", "busiest core"),
                   ("machine.iowait_percent", "waiting for disks"), ("machine.steal_percent", "stolen")),
             "%", 100,
         ),
-        Panel(
+        Counters(
             f"memory{where}",
             lines(("machine.memory_used_bytes", "used"), ("machine.page_cache_bytes", "page cache"),
                   ("machine.memory_shared_bytes", "shared, as buffers")),
             "bytes",
         ),
-        Panel(f"disks{where}", lines(*of_disks), "bytes/s"),
-        Panel(
+        Counters(f"disks{where}", lines(*of_disks), "bytes/s"),
+        Counters(
             "network of the container" if where else "network",
             lines(("network.received_bytes", "received"), ("network.sent_bytes", "sent")),
             "bytes/s",
         ),
-        Panel(
+        Counters(
             "PostgreSQL: blocks",
             lines(("postgresql.blocks_hit", "hit"), ("postgresql.blocks_read", "read"),
                   ("postgresql.io_writes", "written"), ("postgresql.io_extends", "added")),
             "1/s", is_logarithmic=True,
         ),
-        Panel(
+        Counters(
             "PostgreSQL: log and checkpoints",
             lines(("postgresql.wal_bytes", "log"), ("postgresql.checkpoint_bytes", "checkpoints")),
             "bytes/s",
         ),
-        Panel("PostgreSQL: sessions, by what they wait for", lines(*sessions), "sessions"),
+        Counters("PostgreSQL: sessions, by what they wait for", lines(*sessions), "sessions"),
         *(
-            Panel(title, lines(*named), monitored.units.get(named[0][0], ""))
+            Counters(title, lines(*named), monitored.units.get(named[0][0], ""))
             for title, named in others.items()
         ),
     ]  # fmt: skip
@@ -201,18 +193,18 @@ def width_shares(monitored: Monitored, parts: Sequence[Part]) -> list[float]:
     return [1.0] if len(parts) == 1 else list(shares / shares.sum())
 
 
-def draw_panel(axes: Axes, monitored: Monitored, panel: Panel, part: Part) -> None:
+def draw_panel(axes: Axes, monitored: Monitored, panel: Counters, part: Part) -> None:
     """Draw the phases as bands and the curves over them."""
     for phase, place in part:
         if phase != OTHER:
             start, *_, end = monitored.seconds[place]
             axes.axvspan(start, end, color=phase_tint(phase), lw=0, zorder=0)
     chosen = slice(part[0][1].start, part[-1][1].stop)
-    for line, color in zip(panel.lines, LIGHT_COLORS, strict=False):
-        values = monitored.columns[line.column][chosen]
+    for (column, label), color in zip(panel.lines, LIGHT_COLORS, strict=False):
+        values = monitored.columns[column][chosen]
         # A rate is that of the time before it.
-        steps = "default" if is_level(monitored, line.column) else "steps-pre"
-        axes.plot(monitored.seconds[chosen], values, color=color, lw=1.3, drawstyle=steps, label=line.label)
+        steps = "default" if is_level(monitored, column) else "steps-pre"
+        axes.plot(monitored.seconds[chosen], values, color=color, lw=1.3, drawstyle=steps, label=label)
     axes.margins(x=0)
 
 
@@ -221,15 +213,15 @@ def is_level(monitored: Monitored, column: str) -> bool:
     return bool(np.isfinite(monitored.columns[column][monitored.starts]).any())
 
 
-def axis_top(monitored: Monitored, panel: Panel, parts: Sequence[Part]) -> float:
+def axis_top(monitored: Monitored, panel: Counters, parts: Sequence[Part]) -> float:
     """Return the end of the y axis, the same for all parts."""
     places = [place for part in parts for _, place in part]
-    values = [monitored.columns[line.column][place] for line in panel.lines for place in places]
+    values = [monitored.columns[column][place] for column, _ in panel.lines for place in places]
     most = float(np.nanmax(np.nan_to_num(np.concatenate(values))))
     return panel.top or most * (3 if panel.is_logarithmic else 1.08) or 1.0
 
 
-def decorate(axes: Axes, panel: Panel, top: float, is_first: bool, is_last: bool) -> None:
+def decorate(axes: Axes, panel: Counters, top: float, is_first: bool, is_last: bool) -> None:
     """Give a panel its title, axis, and on its right the names of the curves."""
     if panel.is_logarithmic:
         axes.set_yscale("symlog", linthresh=10)

@@ -4,6 +4,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
@@ -18,21 +19,21 @@ from ann_benchmarks.results.tails import tails_at
 from ann_benchmarks.results.warnings import server_warnings
 from ann_benchmarks.statistics.percentiles import PERCENTILES, least_queries
 from ann_benchmarks.views.chosen import ALL, Choice, check_reached, checked_target, chosen, without_results
+from ann_benchmarks.views.curves import View, facet_chart, metric_chart
 from ann_benchmarks.views.facets import FACETS, NO_FACET, panels
+from ann_benchmarks.views.figures import assign_styles, result_styles, told_apart
 from ann_benchmarks.views.filters import NO_DEFAULTS, filter_tables, view_filters
 from ann_benchmarks.views.parts import Part, Table, escaped, table_text
 from ann_benchmarks.views.points import over_first, points_by_algorithm
-from ann_benchmarks.views.tiers import relative_lines, tier_lines, tier_runs, tier_tables, whole_machine
+from ann_benchmarks.views.published import read_points, read_tiers
+from ann_benchmarks.views.recalls import recall_chart
+from ann_benchmarks.views.tier_lines import relative_lines, tier_chart, tier_lines
+from ann_benchmarks.views.tiers import tier_runs, tier_tables, whole_machine
 
 from .canvas import picture_path
-from .figure import View, create_plot
+from .chart import draw_chart, own_points
 from .filter_figure import create_filter_figure
-from .lines import create_recall_figure
-from .panels import create_panels
-from .published import read_points, read_tiers
 from .scales import parse_scale
-from .styles import assign_styles, result_styles, told_apart
-from .tier_figure import create_tier_figure
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,11 @@ class PlotRequest:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A picture to be drawn: `draw` writes it and returns what to say of it; `tables` go next to it."""
+    """A picture to be drawn by `write` into a file, what to say of it, and the tables that go next to it."""
 
     title: str
-    draw: Callable[[Path], str]
+    write: Callable[[Path], None]
+    said: str
     tables: Sequence[Part] = ()
 
 
@@ -90,10 +92,11 @@ def draw(request: PlotRequest, mode: str = "") -> None:
     picture = prepare(request, target)
 
     def write(path: Path) -> None:
-        said, written = picture.draw(path), f"{path}"
+        picture.write(path)
+        written = f"{path}"
         if picture.tables:
             written += f" and {write_tables(path.with_suffix('.md'), picture)}"
-        print(f"wrote {written} ({said})")
+        print(f"wrote {written} ({picture.said})")
 
     ending = f"-{mode}" if mode else f"-by-{request.facet}" if request.facet else ""
     name = f"{request.dataset}{ending}{'-batch' if request.batch else ''}.png"
@@ -149,15 +152,12 @@ def prepare_metrics(request: PlotRequest, target: float) -> Drawing:
     names = {run.algorithm for part in parts.values() for run in part}
     styles = told_apart(assign_styles(names) if request.facet else result_styles(names), names)
     curves = len({name for series in drawn.values() for name in series})
-
-    def draw_curves(path: Path) -> str:
-        if request.facet and drawn:
-            points, more = create_panels(drawn, view, path, title, styles), f", panels: {len(drawn)}"
-        else:
-            points, more = create_plot(drawn.get("", {}), view, path, title, styles, others), ""
-        return f"points: {points}, algorithms: {curves}{more}"
-
-    return Drawing(title, draw_curves)
+    if request.facet and drawn:
+        chart, more = facet_chart(drawn, view, title, styles), f", panels: {len(drawn)}"
+    else:
+        chart, more = metric_chart(drawn.get("", {}), view, title, styles, others), ""
+    said = f"points: {len(own_points(chart))}, algorithms: {curves}{more}"
+    return Drawing(title, partial(draw_chart, chart), said)
 
 
 def prepare_tiers(request: PlotRequest, target: float) -> Drawing:
@@ -191,12 +191,9 @@ def prepare_tiers(request: PlotRequest, target: float) -> Drawing:
             "no result has the size of its index, which --published and --normalise divide by: leave them out"
         )
     title = request.title(target)
-
-    def draw_lines(path: Path) -> str:
-        points = create_tier_figure(lines, path, title, whole_machine(on_tiers), others, shares)
-        return f"points: {points}, lines: {len(lines)}"
-
-    return Drawing(title, draw_lines, tier_tables(on_tiers, target, request.intervals))
+    chart = tier_chart(lines, title, whole_machine(on_tiers), others, shares)
+    said = f"points: {sum(len(line.panels['qps']) for line in lines)}, lines: {len(lines)}"
+    return Drawing(title, partial(draw_chart, chart), said, tier_tables(on_tiers, target, request.intervals))
 
 
 def prepare_filters(request: PlotRequest, target: float) -> Drawing:
@@ -218,12 +215,10 @@ def prepare_filters(request: PlotRequest, target: float) -> Drawing:
         warn(f"no result reaches a recall of {target:g} with all rows returned: --target-recall lowers it")
     names = view.strategies
     styles, title = told_apart(result_styles(names), names), request.title(target, view.choice.load)
-
-    def draw_strategies(path: Path) -> str:
-        points = create_filter_figure(view, path, title, styles, request.intervals)
-        return f"points: {points}, strategies: {len(names)}, filters: {len(view.sets)}"
-
-    return Drawing(title, draw_strategies, filter_tables(view, request.intervals))
+    points = sum(len(one.at_recall) for one in view.sets)
+    said = f"points: {points}, strategies: {len(names)}, filters: {len(view.sets)}"
+    write = partial(create_filter_figure, view, title=title, styles=styles, intervals=request.intervals)
+    return Drawing(title, write, said, filter_tables(view, request.intervals))
 
 
 def prepare_recalls(request: PlotRequest, target: float) -> Drawing:
@@ -239,12 +234,8 @@ def prepare_recalls(request: PlotRequest, target: float) -> Drawing:
     announce(choice)
     names = {tail.run.algorithm for tail in tails}
     styles, title = told_apart(result_styles(names), names), request.title(target, choice.load)
-
-    def draw_tails(path: Path) -> str:
-        create_recall_figure(tails, path, title, styles)
-        return f"series: {len(tails)}"
-
-    return Drawing(title, draw_tails)
+    write = partial(draw_chart, recall_chart(tails, title, styles))
+    return Drawing(title, write, f"series: {len(tails)}")
 
 
 # What prepares a picture and, if it cannot be laid over or normalised, the figures that it shows as they are.

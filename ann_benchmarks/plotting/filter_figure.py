@@ -17,13 +17,13 @@ from ann_benchmarks.results.filtered import UnderFilter
 from ann_benchmarks.results.metrics import drawable
 from ann_benchmarks.results.runs import interval
 from ann_benchmarks.statistics.intervals import Interval
+from ann_benchmarks.views.figures import BARS, LIGHT_COLORS, MARKERS, SHARES, Style
 from ann_benchmarks.views.filters import FilterView
 from ann_benchmarks.views.points import Point
 
-from .canvas import BARS, EDGED, GREY, add_grid, coordinates, draw_bars, line_style, named_legend, save
+from .canvas import EDGED, GREY, add_grid, coordinates, draw_bars, line_style, named_legend, save
 from .filter_map import HOW_TO_READ, draw_map, filter_map
 from .scales import Scale, apply_scale, with_room
-from .styles import LIGHT_COLORS, MARKERS, Style
 
 COLUMNS = 4  # of panels
 WIDTHS = (6.5, 4.8, 3.9, 3.3)  # of a panel by the number of columns, in inches as all lengths here
@@ -34,7 +34,6 @@ READING = 0.06  # a letter of what is below the map
 APART = 1.03  # two shares of rows that are closer cannot be seen apart on an axis
 TAKEN, MOST_STEP = 0.35, 0.04  # of the distance between two places: by all lines, and from one to the next
 ARROW_STEP, TOP_ROOM = 0.05, 0.06  # of the height of a panel: from an arrow to the next, and above all points
-SHARES = (-0.04, 1.04)  # limits of an axis of shares
 HOLLOW = {"mfc": "white", "mew": 1.2, "ls": (0, (1.5, 2)), "lw": 1.3}  # of recall, next to completeness
 SPEED_TEXT = "QPS at {}: up is better; arrows: not reached"
 DEFAULT_TEXT = (
@@ -91,8 +90,8 @@ def filter_panels(view: FilterView) -> list[FilterPanel]:
 
 def create_filter_figure(
     view: FilterView, output: Path, title: str, styles: Mapping[str, Style], intervals: bool = True
-) -> int:
-    """Draw all filter sets into one picture; return the number of points of throughput."""
+) -> None:
+    """Draw all filter sets into one picture."""
     panels, names = filter_panels(view), view.strategies
     columns = min(len(panels), COLUMNS)
     width, down = WIDTHS[columns - 1] * columns, math.ceil(len(panels) / columns)
@@ -110,7 +109,7 @@ def create_filter_figure(
     columns = min(per_row, len(names))
     named_legend(figure, handles, names, ncols=columns, borderaxespad=0, borderpad=0, **place)
     write_heading(parts[0], SPEED_TEXT.format(view.required) + f"; {BARS}" * intervals)
-    drawn = draw_speeds(add_panels(parts[0], panels, columns, "QPS"), names, looks, intervals)
+    draw_speeds(add_panels(parts[0], panels, columns, "QPS"), names, looks, intervals)
     if view.has_defaults:
         write_heading(parts[1], DEFAULT_TEXT)
         draw_defaults(add_panels(parts[1], panels, columns, "Share"), names, looks, intervals)
@@ -120,7 +119,6 @@ def create_filter_figure(
     reading = textwrap.fill(HOW_TO_READ, int(width / READING))
     axes.set_xlabel(reading, loc="left", fontsize=7.5, color="0.5")
     save(figure, output)
-    return drawn
 
 
 def write_heading(part: SubFigure, text: str) -> None:
@@ -132,7 +130,7 @@ def strategy_look(style: Style) -> dict[str, Any]:
     """Return how the line of a strategy is drawn."""
     color = LIGHT_COLORS[style.color]
     how = {"marker": MARKERS[style.marker], "ls": line_style(style.dash), "lw": 1.8, "zorder": 3}
-    return {**EDGED, **how, "color": color, "ms": 6}
+    return {**EDGED, **how, "color": color, "ms": 6, "clip_on": False}
 
 
 def add_panels(
@@ -175,8 +173,8 @@ def thinned(places: Sequence[float], texts: Sequence[str], inch: float) -> list[
 
 def draw_speeds(
     placed: Mapping[Axes, FilterPanel], names: Sequence[str], looks: Mapping[str, Any], intervals: bool
-) -> int:
-    """Draw throughput at the recall and the completeness; return the number of points.
+) -> None:
+    """Draw throughput at the recall and the completeness.
 
     An arrow at the foot marks a strategy that was measured and does not reach them.
     """
@@ -207,7 +205,6 @@ def draw_speeds(
                 how = {"color": looks[name]["color"], "marker": r"$\downarrow$", "ms": 6.0, "mew": 0.3}
                 at = [ARROW_STEP * (number + 0.8)]
                 axes.plot([place], at, transform=axes.get_xaxis_transform(), ls="", zorder=2, **how)
-    return len(every)
 
 
 def draw_defaults(

@@ -157,18 +157,22 @@ def spread_near_one(axes: Axes, name: str, scale: Scale, values: Sequence[float]
 
 
 def spaced(
-    ticks: list[float], forward: Transform, limits: tuple[float, float], width: float = 0.0
+    ticks: list[float],
+    forward: Transform,
+    limits: tuple[float, float],
+    width: float = 0.0,
+    letters: Callable[[float], int] = lambda tick: len(plain_number(tick)),
 ) -> list[float]:
     """Drop the ticks that would be written over each other, keeping those nearest to 1.
 
-    `width` is that of a character along the axis, as a share of its length.
+    `width` is that of a character along the axis, as a share of its length; `letters` counts those of a tick.
     """
     start, end = forward(np.array(limits))
     kept: list[float] = []
     last, written = math.inf, 0
     for tick in reversed(ticks):
         position = float((forward(np.array(tick)) - start) / (end - start))
-        own = len(plain_number(tick))
+        own = letters(tick)
         if last - position >= max(SMALLEST_GAP, width * (1 + (own + written) / 2)):
             kept.append(tick)
             last, written = position, own

@@ -143,6 +143,11 @@ class ServerCost:
         return self.run.series.family
 
     @property
+    def place(self) -> str:
+        """The index and its server."""
+        return f"{self.algorithm} on {self.server.name}"
+
+    @property
     def price(self) -> float:
         """The price of a month, infinite where it is not known."""
         return math.inf if self.quote is None else self.quote.price

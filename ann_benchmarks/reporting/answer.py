@@ -12,6 +12,7 @@ from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run, number
 from ann_benchmarks.statistics.differences import ERROR_RATE
 from ann_benchmarks.statistics.speeds import BETWEEN, EXACT, WITHIN
+from ann_benchmarks.views.builds import index_statements
 from ann_benchmarks.views.filters import filter_statements
 from ann_benchmarks.views.memory import MemoryNeed, memory_in_short, memory_statements, needs
 from ann_benchmarks.views.parts import (
@@ -23,10 +24,8 @@ from ann_benchmarks.views.parts import (
     listed,
     relation,
 )
-
-from .index_costs import costs
-from .recalls import tail_statements
-from .workloads import insert_statements, write_statements
+from ann_benchmarks.views.recalls import tail_statements
+from ann_benchmarks.views.workloads import insert_statements, write_statements
 
 RATE_WAS_GIVEN = "The throughput was given and says nothing about the algorithms: compare their latencies."
 LEAST_OVERSTATED = 0.0005  # recall; the choice of a query argument that adds less is not mentioned
@@ -65,7 +64,7 @@ def statements(runs: Sequence[Run], has_writes: bool, target: float) -> list[Sta
     plain = [run for run in runs if not run.series.filter] if under else runs
     if not plain:
         reaching = [one for one in comparisons(runs, target) if one.fastest]
-        built = costs(reaching[0]) if reaching else []
+        built = index_statements(reaching[0]) if reaching else []
         memory = memory_statements(needs(runs, target))
         return [*under, *built, *memory, *unmeasured(runs, [], False, has_writes)]
     return [*under, *speed_statements(plain, has_writes, target, ERROR_RATE / 2 if under else ERROR_RATE)]
@@ -90,7 +89,7 @@ def speed_statements(
         *(Statement(f"Speed, {one.client_text}", speed(one, rate)) for one in shown),
         *missed(runs, target),
         *tail_statements(reaching[0].fastest.values()),
-        *costs(reaching[0]),
+        *index_statements(reaching[0]),
         *memory_statements(need),
         *unmeasured(runs, compared, bool(need), has_writes),
     ]

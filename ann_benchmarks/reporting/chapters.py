@@ -1,7 +1,7 @@
 """What report.py does: choose results, put them into chapters, write the report, alone or in a bundle."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,14 +13,14 @@ from ann_benchmarks.common.text import say, warn
 from ann_benchmarks.data.datasets import canonical_name, make_truth_file
 from ann_benchmarks.pricing.costs import CostRequest
 from ann_benchmarks.results.file import RESULTS_FOLDER, iter_result_paths
-from ann_benchmarks.results.records import Record, iter_record_paths, read_record
-from ann_benchmarks.results.runs import LeftOut, Run, load_runs, skipped
+from ann_benchmarks.results.records import Record, iter_record_paths
+from ann_benchmarks.results.runs import LeftOut, Run, load_runs
 from ann_benchmarks.submission.bundle import Bundle, BundleRequest, check_replaceable
 from ann_benchmarks.submission.checking.check import check_bundle
 from ann_benchmarks.submission.files import PRICES, REPORT
 from ann_benchmarks.submission.own_facts import facts_here
 from ann_benchmarks.submission.private import Private
-from ann_benchmarks.views.chosen import checked_target, without_results
+from ann_benchmarks.views.chosen import checked_target, readable_records, without_results
 
 from .content import Chapter, Finding, Report, is_named
 from .kinds import worth_showing
@@ -139,15 +139,6 @@ def dataset_results(
         [run for run in runs if run.algorithm in chosen],
         [record for record in records if record.algo in chosen],
     )
-
-
-def readable_records(paths: Iterable[Path]) -> Iterator[Record]:
-    """Yield the records that can be read; say which cannot, and why."""
-    for path in paths:
-        try:
-            yield read_record(path)
-        except UserError as error:
-            skipped(path, error)
 
 
 def chapters(dataset: str, runs: Sequence[Run], records: Sequence[Record]) -> list[Chapter]:

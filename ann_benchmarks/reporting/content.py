@@ -5,13 +5,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.plotting.styles import Style
+from ann_benchmarks.plotting.chart import draw_chart
 from ann_benchmarks.pricing.costs import CostRequest
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import LeftOut, Run
+from ann_benchmarks.views.figures import Chart, Style
 from ann_benchmarks.views.parts import Part
 
-from .document import Block, Paragraph
+from .document import Block, Paragraph, Picture
 
 MOST_ROWS = 30  # bars or lines in a picture
 
@@ -102,6 +103,12 @@ class Shown:
     def file(self, kind: str, number: int = 0) -> Path:
         """Return the path of a picture, the first of its kind or a later one."""
         return self.folder / f"{self.stem}{kind}{f'-{number + 1}' if number else ''}.png"
+
+    def picture(self, kind: str, chart: Chart, caption: str, number: int = 0) -> Picture:
+        """Draw a chart, the first of its kind or a later one."""
+        path = self.file(kind, number)
+        draw_chart(chart, path)
+        return Picture(path.name, caption)
 
     def only(self, algorithms: Any, of: Mapping[str, Any]) -> "Shown":
         """Keep the results and records of some algorithms, with some attributes."""

@@ -14,15 +14,35 @@ from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.tails import counts_of
 from ann_benchmarks.views.tiers import tier_runs
 
-from .builds import build_picture, build_table
 from .content import Overlay, Shown, part_blocks
 from .document import Block
 from .facts import MONITORED, dashboard_pictures
-from .filters import decile_picture, decile_table, filter_picture, filter_table
-from .recalls import recall_picture, recall_table
-from .scaling import client_picture, server_blocks, server_pictures, tier_blocks, tier_picture
-from .speeds import frontier_picture, latency_picture, point_table, published_table, speedup_tables
-from .workloads import insert_picture, insert_table, write_picture, write_tables
+from .pictures import (
+    client_picture,
+    decile_picture,
+    decile_table,
+    filter_picture,
+    filter_table,
+    insert_picture,
+    insert_tables,
+    phase_tables,
+    recall_picture,
+    recall_table,
+    server_blocks,
+    server_pictures,
+    tier_blocks,
+    tier_picture,
+    write_picture,
+)
+from .speeds import (
+    build_picture,
+    build_tables,
+    frontier_picture,
+    latency_picture,
+    point_table,
+    published_table,
+    speedup_tables,
+)
 
 View = Callable[..., list[Block]]  # (Shown, options by name)
 Worth = Callable[[Sequence[Run], Sequence[Record]], bool]
@@ -93,11 +113,11 @@ KINDS = {
     "clients": ReportKind(client_picture, None, has_several_clients, OVER),
     "latency": ReportKind(latency_picture, None, any_run(bool)),
     "recalls": ReportKind(recall_picture, recall_table, any_run(counts_of)),
-    "builds": ReportKind(build_picture, build_table, any_run(lambda run: run.metrics["build"] > 0)),
+    "builds": ReportKind(build_picture, build_tables, any_run(lambda run: run.metrics["build"] > 0)),
     "shards": ReportKind(server_pictures, server_blocks),
     "dashboard": ReportKind(dashboard_pictures, None, is_monitored),
-    "inserts": ReportKind(insert_picture, insert_table, any_record("inserts"), OVER),
-    "writes": ReportKind(write_picture, write_tables, any_record("writes")),
+    "inserts": ReportKind(insert_picture, insert_tables, any_record("inserts"), OVER),
+    "writes": ReportKind(write_picture, phase_tables, any_record("writes")),
     "points": ReportKind(None, point_table, any_run(bool)),
     "published": ReportKind(None, published_table),
 }

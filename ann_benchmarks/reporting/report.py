@@ -10,17 +10,17 @@ from typing import Any
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import whole_folder
 from ann_benchmarks.common.numbers import UNKNOWN
-from ann_benchmarks.plotting.styles import assign_styles
 from ann_benchmarks.results.export import write_csv
 from ann_benchmarks.results.metrics import TARGET_RECALL
 from ann_benchmarks.results.warnings import FIGURE, MOST_NAMED, left_out_warnings, warnings_of
-from ann_benchmarks.views.parts import Table
+from ann_benchmarks.views.cost_table import FILE as COSTS
+from ann_benchmarks.views.cost_table import cost_table, costs_as_json, write_costs
+from ann_benchmarks.views.costs import CostAnswer, cost_answers
+from ann_benchmarks.views.figures import assign_styles
+from ann_benchmarks.views.parts import Statement, Table
 
 from .answer import Answer, find_answers
 from .content import Chapter, Finding, Report, Shown, identity
-from .cost_output import FILE as COSTS
-from .cost_output import cost_blocks, costs_as_json, write_costs
-from .costs import CostAnswer, cost_answers
 from .document import (
     Block,
     Heading,
@@ -82,9 +82,24 @@ def answer_blocks(found: Sequence[Answer]) -> list[Block]:
     blocks: list[Block] = []
     for answer in found:
         title = f"The answer for {answer.dataset}, k = {answer.count}" if len(found) > 1 else "The answer"
-        items: list[Line] = [[Strong(f"{one.about}:"), f" {one.text}"] for one in answer.statements]
-        blocks += [Heading(2, title), Items(items)]
+        blocks += [Heading(2, title), statement_items(answer.statements)]
     return blocks
+
+
+def cost_blocks(answers: Sequence[CostAnswer]) -> list[Block]:
+    """Return for each dataset, number of neighbours and filter what servers cost, then their table."""
+    blocks: list[Block] = []
+    for answer in answers:
+        title = "What it costs"
+        title += f": {answer.title}" if len({one.title for one in answers}) > 1 else ""
+        title += f", under the filter {answer.filter}" if answer.filter else ""
+        blocks += [Heading(2, title), statement_items(answer.statements), *cost_table(answer)]
+    return blocks + ([Paragraph(note, is_note=True) for note in answers[0].prices.notes] if answers else [])
+
+
+def statement_items(statements: Iterable[Statement]) -> Items:
+    """Return statements as a list."""
+    return Items([[Strong(f"{one.about}:"), f" {one.text}"] for one in statements])
 
 
 def finding_blocks(findings: Sequence[Finding], source: str) -> list[Block]:

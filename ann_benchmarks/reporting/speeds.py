@@ -6,8 +6,7 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import KIB, UNKNOWN, plain_number, share_text, size_text, three_digits
-from ann_benchmarks.plotting.figure import View, create_plot
-from ann_benchmarks.plotting.published import read_points
+from ann_benchmarks.plotting.bars import draw_latencies, draw_stacked
 from ann_benchmarks.published import TEXT, published
 from ann_benchmarks.published.selecting import rows_where
 from ann_benchmarks.results.at_recall import (
@@ -25,13 +24,14 @@ from ann_benchmarks.results.runs import Run, interval
 from ann_benchmarks.statistics.differences import ERROR_RATE
 from ann_benchmarks.statistics.intervals import interval_text
 from ann_benchmarks.statistics.percentiles import PERCENTILES, least_queries
+from ann_benchmarks.views.builds import IndexNames, build_bars, build_costs, build_table
+from ann_benchmarks.views.curves import View, metric_chart
 from ann_benchmarks.views.parts import Table, known_table, notes_on, qps_text, speedup_text
 from ann_benchmarks.views.points import points_by_algorithm
+from ann_benchmarks.views.published import read_points
 
-from .builds import IndexNames
 from .content import MOST_ROWS, Shown, origin_notes, part_blocks, rest_text
 from .document import Block, Picture
-from .drawing import draw_latencies
 
 SPEEDUPS = ("p99", "build")
 
@@ -55,11 +55,13 @@ def frontier_picture(
     if overlay.published and shown.runs:
         dataset = shown.runs[0].dataset
         others = read_points(overlay.published, dataset, x, y, overlay.normalise, overlay.where)
-    path = shown.file("frontier" if (x, y) == ("recall", "qps") else f"{y}-over-{x}")
+    name = "frontier" if (x, y) == ("recall", "qps") else f"{y}-over-{x}"
     x_scale = x_scale or ("a3" if all_metrics[x].is_share else "linear")
     view = View(x, y, x_scale, y_scale, raw, overlay.normalise)
-    create_plot(series, view, path, shown.title, shown.styles, others)
-    return [Picture(path.name, f"{plot_label(x, y)}."), *origin_notes(others.origin if others else "")]
+    picture = shown.picture(
+        name, metric_chart(series, view, shown.title, shown.styles, others), f"{plot_label(x, y)}."
+    )
+    return [picture, *origin_notes(others.origin if others else "")]
 
 
 def latency_picture(shown: Shown, over: str = "", percentile: str = "p99") -> list[Block]:
@@ -83,6 +85,21 @@ def latency_picture(shown: Shown, over: str = "", percentile: str = "p99") -> li
     if any(is_on_tier(run) for run in rows):
         caption += " with its largest RAM"
     return [Picture(path.name, f"{caption}{rest_text(rows)}.")]
+
+
+def build_picture(shown: Shown) -> list[Block]:
+    """Draw what loading, clustering and building took."""
+    found = [build for build in build_costs(shown.runs) if build.total > 0]
+    if not found:
+        raise UserError("no result states how long its build took")
+    path = shown.file("builds")
+    draw_stacked(*build_bars(found[:MOST_ROWS]), path)
+    return [Picture(path.name, f"Seconds of loading, clustering and building the index{rest_text(found)}.")]
+
+
+def build_tables(shown: Shown) -> list[Block]:
+    """Return the table of all builds."""
+    return [build_table(shown.runs, shown.title)]
 
 
 def latency_results(shown: Shown) -> tuple[list[Run], bool]:

@@ -1,8 +1,9 @@
 """Which results a picture shows: what can be compared at a glance, or what was requested by name."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError, closest
@@ -14,7 +15,8 @@ from ann_benchmarks.results.at_recall import may_reach
 from ann_benchmarks.results.comparable import is_on_tier, memory_of
 from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.metrics import TARGET_RECALL
-from ann_benchmarks.results.runs import Run
+from ann_benchmarks.results.records import Record, read_record
+from ann_benchmarks.results.runs import Run, skipped
 
 from .facets import FACETS, NO_FACET, ONE_PROCESS, Facet, load_text, servers
 
@@ -31,6 +33,11 @@ class Choice:
     load: str = ""
     notes: Sequence[str] = ()
 
+    @property
+    def left_out(self) -> list[str]:
+        """Which results of other loads and servers are not shown."""
+        return [text for text in self.notes if text.startswith("left out")]
+
 
 def chosen(runs: Sequence[Run], patterns: Sequence[str], facet: Facet = NO_FACET) -> Choice:
     """Return the results of the series that patterns name, such as 'pgvector*-c4', or of all.
@@ -39,7 +46,7 @@ def chosen(runs: Sequence[Run], patterns: Sequence[str], facet: Facet = NO_FACET
     with a facet, by loads or on servers that differ in that alone. UserError where a pattern names none.
     """
     if not patterns:
-        return of_one_load(runs, facet)
+        return choose_load(runs, facet)
     names = sorted({run.algorithm for run in runs})
     fitting = set(names) if ALL in patterns else set()
     for pattern in patterns:
@@ -50,7 +57,7 @@ def chosen(runs: Sequence[Run], patterns: Sequence[str], facet: Facet = NO_FACET
     return Choice([run for run in runs if run.algorithm in fitting])
 
 
-def of_one_load(runs: Sequence[Run], facet: Facet = NO_FACET, ways: str = "") -> Choice:
+def choose_load(runs: Sequence[Run], facet: Facet = NO_FACET, ways: str = "") -> Choice:
     """Return the results of the load and server with the most points, and say which others there are.
 
     `ways` says how to see those, where not by a facet.
@@ -90,7 +97,7 @@ def _most(runs: Sequence[Run], facet: Facet) -> tuple[list[Run], list[list[Run]]
     if not loads:
         return [], [], []
     first, *others = sorted(loads.values(), key=_worth, reverse=True)
-    kept, left_out = _of_one_server(first, facet)
+    kept, left_out = _choose_server(first, facet)
     return kept, others, left_out
 
 
@@ -113,7 +120,7 @@ def _worth(group: Sequence[Run]) -> tuple[Any, ...]:
     return len(group), len(families), not series.is_open, *memory, -(series.clients or 0), series.conditions
 
 
-def _of_one_server(runs: Sequence[Run], facet: Facet) -> tuple[list[Run], list[str]]:
+def _choose_server(runs: Sequence[Run], facet: Facet) -> tuple[list[Run], list[str]]:
     """Return the results of the server with the most, and the names of the others.
 
     What says nothing of its server is kept.
@@ -127,9 +134,9 @@ def _of_one_server(runs: Sequence[Run], facet: Facet) -> tuple[list[Run], list[s
     return kept, list(dict.fromkeys(names[place] for place in known if place != most))
 
 
-def filtered_of_one_load(runs: Sequence[Run]) -> Choice:
+def choose_filtered(runs: Sequence[Run]) -> Choice:
     """Return the filtered results in a closed loop, of the load and the server with the most points."""
-    return of_one_load(
+    return choose_load(
         [run for run in runs if run.series.filter and not run.series.is_open], FACETS["filter"], OTHER_LOADS
     )
 
@@ -164,3 +171,12 @@ def without_results(dataset: str, count: int) -> str:
     if dataset in available or dataset in dataset_names():
         return f"nothing to plot for {dataset} with count {count}: {hint}"
     return f"unknown dataset '{dataset}': {hint}"
+
+
+def readable_records(paths: Iterable[Path]) -> Iterator[Record]:
+    """Yield the records that can be read; say which cannot, and why."""
+    for path in paths:
+        try:
+            yield read_record(path)
+        except UserError as error:
+            skipped(path, error)

@@ -8,7 +8,6 @@ from itertools import groupby
 from ann_benchmarks.common.numbers import (
     UNKNOWN,
     figure_text,
-    milliseconds,
     percent_text,
     share_text,
     three_digits,
@@ -32,15 +31,14 @@ from ann_benchmarks.results.runs import Run, interval, number
 from ann_benchmarks.statistics.differences import ERROR_RATE
 from ann_benchmarks.statistics.intervals import interval_text
 
-from .chosen import Choice, filtered_of_one_load
+from .chosen import Choice, choose_filtered
 from .parts import Part, Statement, Table, known_table, listed
 
 COLUMNS = (
     *("Filter", "Share of rows", "Strategy", "QPS", "p99 (ms)", "First / this", "Fastest", "Plan"),
     *("Recall at defaults", "Completeness at defaults"),
 )
-DECILE_COLUMNS = ("Strategy", "Matches", "Queries", "Recall", "Completeness", "p50 (ms)", "p99 (ms)")
-WORDS = frozenset({"Filter", "Strategy", "Fastest", "Matches", "How sure"})
+WORDS = frozenset({"Filter", "Strategy", "Fastest", "How sure"})
 READING = (
     "In brackets: 95% intervals. QPS are those at the recall and the completeness; the p99 is that of the"
     " measured result next to it. First / this: how many times as fast the first strategy under this filter"
@@ -86,11 +84,6 @@ class FilterView:
         return f"a recall of {self.target:g} and a completeness of {COMPLETE:g}"
 
     @property
-    def left_out(self) -> list[str]:
-        """Which results of other loads and servers are not shown."""
-        return [text for text in self.choice.notes if text.startswith("left out")]
-
-    @property
     def has_defaults(self) -> bool:
         """Whether any result was measured at default settings."""
         return any(one.defaults for one in self.sets)
@@ -103,7 +96,7 @@ class FilterView:
 
 def view_filters(runs: Sequence[Run], target: float, error_rate: float = ERROR_RATE) -> FilterView:
     """Return the filtered results of the load with the most points; what is said of them errs at the rate."""
-    choice = filtered_of_one_load(runs)
+    choice = choose_filtered(runs)
     sets = group_by_filter(choice.runs, target)
     return FilterView(choice, target, sets, {one.name: one.fastest(error_rate / len(sets)) for one in sets})
 
@@ -182,22 +175,6 @@ def fastest_table(view: FilterView) -> Table:
     return Table(columns, rows, f"The fastest strategy at {view.required}", WORDS & {*columns})
 
 
-def decile_tables(view: FilterView) -> list[Table]:
-    """Return for each filter set whose filters differ much in matches a row for each strategy and decile."""
-    tables = []
-    for one in view.sets:
-        rows = [
-            [name, f"{decile.least:,} to {decile.most:,}", f"{decile.queries:,}", share_text(decile.recall),
-             share_text(decile.completeness), milliseconds(decile.p50), milliseconds(decile.p99)]
-            for name, deciles in one.deciles.items()
-            for decile in deciles
-        ]  # fmt: skip
-        if rows:
-            caption = f"{one.name}: by decile of matches"
-            tables.append(Table(DECILE_COLUMNS, rows, caption, WORDS & {*DECILE_COLUMNS}))
-    return tables
-
-
 # Sentences.
 
 
@@ -220,7 +197,7 @@ def filter_statements(runs: Sequence[Run], target: float, error_rate: float) -> 
         ]
         sentences.append(f"Under {kind}: {'; '.join(parts)}.")
     sentences += [NOT_SURELY] * view.is_unsure
-    sentences += [f"{text[0].upper()}{text[1:]}." for text in view.left_out]
+    sentences += [f"{text[0].upper()}{text[1:]}." for text in view.choice.left_out]
     about = Statement("Which strategy under filters", " ".join(sentences))
     return [about, *default_statements(view), *planner_statements(view.sets)]
 

@@ -1,7 +1,7 @@
-"""Results on tiers: what memory each has, their lines against available RAM, and a table of each index."""
+"""Results on tiers: what memory each has, what it does at a recall, and a table of each index."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from statistics import median
 from typing import Any
@@ -18,14 +18,12 @@ from ann_benchmarks.results.at_recall import (
     latency_notes,
     ratio_of_throughputs,
 )
-from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics, drawable
+from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics
 from ann_benchmarks.results.runs import Run, interval, number
 from ann_benchmarks.statistics.intervals import interval_text
 
 from .parts import Part, Table
-from .points import Point, divided, point_at
 
-PANELS = ("qps", "p99")
 LATENCIES = ("p50", "p99")
 COLUMNS = (
     *("Available RAM", "shared_buffers", "Clients"),
@@ -76,22 +74,6 @@ class TierAtRecall(TierRun):
     at: AtRecall
 
 
-@dataclass(frozen=True)
-class TierLine:
-    """One line of each panel: points at ascending RAM, or RAM / size of the index; sizes in bytes.
-
-    There is no p99 where too few queries were measured for one.
-    `variant` is what sets it apart from other lines of its algorithm.
-    """
-
-    name: str
-    algorithm: str
-    variant: str
-    clients: int
-    index_size: float | None
-    panels: dict[str, list[Point]]
-
-
 def share_note(run: Run) -> str:
     """Return what follows a name where several servers have the memory beside it, each of them."""
     return " (each server)" if run.series.has_several_servers else ""
@@ -132,43 +114,6 @@ def whole_machine(runs: Iterable[TierRun]) -> int | None:
     """Return where tiers with all of the machine's RAM are drawn: the median of what was measured."""
     measured = [tier_run.available for tier_run in runs if tier_run.ram is None and tier_run.available]
     return round(median(measured)) if measured else None
-
-
-def tier_lines(runs: Sequence[TierRun], target: float, intervals: bool = True) -> list[TierLine]:
-    """Return the lines of all results that reach a recall, each point as it stands there."""
-    machine = whole_machine(runs)
-    places = [tier_run for tier_run in runs if tier_run.ram or machine]
-    best: dict[str, dict[float, TierAtRecall]] = {}
-    for found in tiers_at_recall(places, lambda one: (one.name, one.ram or machine), target):
-        best.setdefault(found.name, {})[found.ram or machine or 0] = found
-    lines = []
-    for name, at in sorted(best.items()):
-        last = at[max(at)]
-        panels = {
-            panel: [
-                point for x in sorted(at) if drawable(x, (point := point_at(at[x].at, panel, x, intervals)).y)
-            ]
-            for panel in PANELS
-        }
-        variant = name.removeprefix(last.algorithm)
-        lines.append(TierLine(name, last.algorithm, variant, last.clients, last.index_size, panels))
-    return lines
-
-
-def relative_lines(lines: Iterable[TierLine]) -> list[TierLine]:
-    """Return lines as shares of the size of the index and of their values at the most RAM.
-
-    Those of an index of unknown size are left out.
-    """
-
-    def shares(points: Sequence[Point], size: float) -> list[Point]:
-        return [replace(divided(point, points[-1].y), x=point.x / size) for point in points]
-
-    known = ((line, line.index_size) for line in lines if line.index_size)
-    return [
-        replace(line, panels={name: shares(points, size) for name, points in line.panels.items()})
-        for line, size in known
-    ]
 
 
 def tier_tables(runs: Sequence[TierRun], target: float, intervals: bool = True) -> list[Part]:

@@ -16,7 +16,13 @@ from tqdm import tqdm
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import atomic_path
 from ann_benchmarks.common.numbers import counted
-from ann_benchmarks.plotting.styles import (
+from ann_benchmarks.pricing.prices import PriceList
+from ann_benchmarks.results.file import iter_result_paths
+from ann_benchmarks.results.metrics import OF_FILTERS, TARGET_RECALL, drawable, pareto_frontier
+from ann_benchmarks.results.records import Record, iter_record_paths
+from ann_benchmarks.results.runs import Run, load_runs
+from ann_benchmarks.views.chosen import readable_records
+from ann_benchmarks.views.figures import (
     DARK_COLORS,
     DASHES,
     LIGHT_COLORS,
@@ -25,11 +31,6 @@ from ann_benchmarks.plotting.styles import (
     result_styles,
     told_apart,
 )
-from ann_benchmarks.pricing.prices import PriceList
-from ann_benchmarks.results.file import iter_result_paths
-from ann_benchmarks.results.metrics import OF_FILTERS, TARGET_RECALL, drawable, pareto_frontier
-from ann_benchmarks.results.records import Record
-from ann_benchmarks.results.runs import Run, load_runs
 from ann_benchmarks.views.filters import fastest_table, view_filters
 
 from .columns import SiteColumn, filter_columns, points_data
@@ -38,7 +39,6 @@ from .plots import (
     all_plot_variants,
     chart_data,
     latex_code,
-    load_records,
     others_data,
     pairs,
     plot_title,
@@ -129,7 +129,10 @@ def create_website(
     `variants` are names of plot_variants. With `prices`, each result has what its server
     costs. UserError if there are no results or the folder is unwritable.
     """
-    runs, records = list(load_runs(iter_result_paths(), recompute)), list(load_records())
+    runs, records = (
+        list(load_runs(iter_result_paths(), recompute)),
+        list(readable_records(iter_record_paths())),
+    )
     if not runs and not records:
         raise UserError("nothing to show: results/ holds no readable result; run run.py first")
     datasets, algorithms = group_results(runs, records)

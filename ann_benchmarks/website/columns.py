@@ -18,7 +18,7 @@ from ann_benchmarks.results.metrics import all_metrics, standard_metrics
 from ann_benchmarks.results.remarks import main_wait, stored_remarks
 from ann_benchmarks.results.runs import Run, interval, number
 from ann_benchmarks.statistics.intervals import Interval
-from ann_benchmarks.views.chosen import filtered_of_one_load
+from ann_benchmarks.views.chosen import choose_filtered
 from ann_benchmarks.views.facets import servers
 from ann_benchmarks.views.tiers import tier_runs, whole_machine
 
@@ -180,7 +180,7 @@ def version_columns(runs: Sequence[Run]) -> list[SiteColumn]:
 
 def filter_columns(runs: Sequence[Run]) -> tuple[SiteColumn, ...]:
     """Return the columns that charts of filters draw: `filterkind` is that of the results of one load."""
-    compared = {id(run) for run in filtered_of_one_load(runs).runs}
+    compared = {id(run) for run in choose_filtered(runs).runs}
 
     def kind(run: Run) -> str | None:
         return run.series.filter.partition(":")[0] if id(run) in compared else None

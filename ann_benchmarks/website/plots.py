@@ -1,20 +1,20 @@
 """What charts show besides the columns of a page: kinds of plot, by ann-benchmarks' names, and writes."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.plotting.published import read_tiers
-from ann_benchmarks.plotting.styles import Style
 from ann_benchmarks.published import published_names
 from ann_benchmarks.results.attributes import plain_attributes
 from ann_benchmarks.results.metrics import all_metrics, pareto_frontier, plot_label, standard_metrics
-from ann_benchmarks.results.records import Phase, Rate, Record, iter_record_paths, over_time, read_record
-from ann_benchmarks.results.runs import Run, skipped
+from ann_benchmarks.results.records import Phase, Rate, Record, over_time
+from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.tails import counts_of
+from ann_benchmarks.views.figures import Style
+from ann_benchmarks.views.published import read_tiers
 
 from .columns import SiteColumn, json_number, points_data
 
@@ -160,15 +160,6 @@ def others_data() -> list[dict[str, Any]]:
         ]
         found.append({"id": name, "label": published.label, "lines": lines})
     return found
-
-
-def load_records() -> Iterator[Record]:
-    """Yield each record that can be read; say on stderr which cannot, and why."""
-    for path in iter_record_paths():
-        try:
-            yield read_record(path)
-        except UserError as error:
-            skipped(path, error)
 
 
 def record_run(record: Record) -> Run:

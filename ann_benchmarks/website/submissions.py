@@ -14,12 +14,12 @@ from tqdm import tqdm
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import scratch_path
 from ann_benchmarks.common.numbers import figure_text, share_text
-from ann_benchmarks.plotting.styles import DASHES
 from ann_benchmarks.results.metrics import TARGET_RECALL
 from ann_benchmarks.results.runs import skipped
 from ann_benchmarks.statistics.intervals import interval_text
 from ann_benchmarks.submission.files import file_in
 from ann_benchmarks.submission.manifest import MANIFEST, ClaimedPoint
+from ann_benchmarks.views.figures import DASHES
 
 from .build import PageNames, template_environment, write_site
 from .bundles import (

@@ -16,20 +16,28 @@ from ann_benchmarks.common.numbers import (
     three_digits,
 )
 from ann_benchmarks.common.text import is_number
-from ann_benchmarks.results.records import Phase, Rate, Record
+from ann_benchmarks.results.records import Phase, Rate, Record, over_time
 from ann_benchmarks.statistics.contests import ratio_once
 from ann_benchmarks.statistics.differences import ERROR_RATE
 from ann_benchmarks.statistics.intervals import Interval, interval_text
-from ann_benchmarks.views.parts import Statement, Table, known_table, listed
-from ann_benchmarks.views.points import Point
 
-from .content import Shown
-from .document import Block, Picture
-from .drawing import draw_writes, line_picture
+from .figures import Axis, Chart, Curve, Panel, Style
+from .parts import Statement, Table, known_table, listed
+from .points import Point
 
 INSERTING, BEFORE, WRITING = "inserting", "before", "writing"  # phases
+NO_INSERTS, NO_WRITES = "no result has a workload of inserts", "no result has a workload of writes"
 SIDE_BY_SIDE = 2  # workloads in a picture
 KEPT = 0.95  # a smaller share of the requested rate does not count as that rate
+RECALL, SIZE = "Recall", "Index (MB)"
+PANELS = {
+    "Queries/s": "queries",
+    "Query p99 (ms)": "query_p99",
+    "Writes/s": "writes",
+    "Write p99 (ms)": "write_p99",
+    RECALL: "recall",
+    SIZE: "index_size",
+}
 AFTER = {"after": "afterwards", "vacuumed": "after VACUUM", "reindexed": "after REINDEX"}
 
 
@@ -92,25 +100,23 @@ def write_statements(records: Iterable[Record]) -> list[Statement]:
 
 def ranked_text(records: Sequence[Record]) -> str:
     """Rank indexes by their queries while rows were written."""
-    phases = [(record, phase) for record in records if (phase := record.phase(WRITING)) and phase.queries]
-    ranked = sorted(phases, key=lambda item: -rate_of(item[1]).per_second)
-    texts = [
-        f"{record.title} {'answers ' * (not place)}{three_digits(rate_of(phase).per_second)}"
-        f" {'queries/s ' * (not place)}({', '.join(writing_notes(record, phase))})"
-        for place, (record, phase) in enumerate(ranked)
+    known = [
+        (phase.queries, record, phase)
+        for record in records
+        if (phase := record.phase(WRITING)) and phase.queries
     ]
-    if len(ranked) < 2 or not rate_of(ranked[-1][1]).per_second > 0:
+    ranked = sorted(known, key=lambda item: -item[0].per_second)
+    texts = [
+        f"{record.title} {'answers ' * (not place)}{three_digits(rate.per_second)}"
+        f" {'queries/s ' * (not place)}({', '.join(writing_notes(record, phase))})"
+        for place, (rate, record, phase) in enumerate(ranked)
+    ]
+    if len(ranked) < 2 or not ranked[-1][0].per_second > 0:
         return listed(texts)
-    ends = [rate_of(ranked[i][1]).estimate for i in (0, -1)]
-    found = ratio_once(ends[0], ends[1], ERROR_RATE / math.comb(len(ranked), 2))
+    best, worst = ranked[0][0].estimate, ranked[-1][0].estimate
+    found = ratio_once(best, worst, ERROR_RATE / math.comb(len(ranked), 2))
     says = "no difference beyond noise: a factor" if found.is_noise else "a factor"
     return f"{listed(texts)}, {says} of {three_digits(found.value)} ({found.whole_certainty})"
-
-
-def rate_of(phase: Phase) -> Rate:
-    """Return the queries of a phase that has some."""
-    assert phase.queries is not None
-    return phase.queries
 
 
 def writing_notes(record: Record, phase: Phase) -> list[str]:
@@ -147,11 +153,11 @@ def phase_text(record: Record) -> str:
     return "; ".join(parts)
 
 
-def insert_table(shown: Shown) -> list[Block]:
+def insert_table(records: Iterable[Record], title: str = "") -> Table:
     """Return inserts a second by the number of writers, and as multiples of those with the fewest."""
-    found = insert_rates(shown.records)
+    found = insert_rates(records)
     if not found:
-        raise UserError("no result has a workload of inserts")
+        raise UserError(NO_INSERTS)
     fewest: dict[tuple[str, str], Rate] = {}
     for record, rate in found:
         fewest.setdefault(place(record), rate)
@@ -168,25 +174,35 @@ def insert_table(shown: Shown) -> list[Block]:
         *("Index", "Dataset", "Writers", "Inserts/s", "Times the fewest writers'"),
         *("p50 (ms)", "p99 (ms)", "p99.9 (ms)", "Inserted", "Failed"),
     )
-    return [Table(columns, rows, shown.title or "Inserts", ("Index", "Dataset"))]
+    return Table(columns, rows, title or "Inserts", ("Index", "Dataset"))
 
 
 def times_text(rate: Rate, first: Rate) -> str:
     """Write a rate as a multiple of another one, with its interval."""
-    if rate is first:
-        return "1"
-    if not min(rate.per_second, first.per_second) > 0:
-        return UNKNOWN
+    if rate is first or not min(rate.per_second, first.per_second) > 0:
+        return "1" if rate is first else UNKNOWN
     found = ratio_once(rate.estimate, first.estimate)
     return three_digits(found.value) + interval_text(found.interval, three_digits)
 
 
-def write_tables(shown: Shown) -> list[Block]:
+def write_records(records: Iterable[Record], has_windows: bool = False) -> list[Record]:
+    """Return the workloads of writes in order; UserError without any."""
+    found = [one for one in records if one.workload == "writes" and (one.windows or not has_windows)]
+    if not found:
+        raise UserError(NO_WRITES)
+    return sorted(found, key=lambda record: (record.dataset, record.rate or 0, record.algo))
+
+
+def write_tables(records: Iterable[Record]) -> list[Table]:
     """Return for each workload of writes what happened in each of its phases."""
-    records = [record for record in shown.records if record.workload == "writes"]
-    if not records:
-        raise UserError("no result has a workload of writes")
-    return [write_table(record) for record in sorted(records, key=lambda r: (r.dataset, r.algo))]
+    return list(map(write_table, write_records(records)))
+
+
+def write_charts(records: Iterable[Record]) -> list[Chart]:
+    """Return what happened over time while queries and writes ran, a few workloads in each picture."""
+    found = write_records(records, has_windows=True)
+    starts = range(0, len(found), SIDE_BY_SIDE)
+    return [write_chart(found[start : start + SIDE_BY_SIDE]) for start in starts]
 
 
 def write_table(record: Record) -> Table:
@@ -236,8 +252,7 @@ def rate_text(rate: Rate | None) -> str:
 
 def fact(phase: Phase, name: str) -> str:
     """Write a number that is stored with a phase."""
-    value = phase.facts.get(name)
-    return figure_text(value) if is_number(value) else UNKNOWN
+    return figure_text(value) if is_number(value := phase.facts.get(name)) else UNKNOWN
 
 
 def total(phase: Phase, name: str) -> str:
@@ -246,34 +261,40 @@ def total(phase: Phase, name: str) -> str:
     return f"{number:,}" if number else UNKNOWN
 
 
-def insert_picture(shown: Shown) -> list[Block]:
-    """Draw inserts a second over writers."""
-    series = {
+def insert_lines(records: Iterable[Record]) -> dict[str, list[Point]]:
+    """Return inserts a second over writers, a line for each index; UserError without any."""
+    lines = {
         " on ".join(reversed(key)): [
-            Point(record.writers, rate.per_second, None, drawn_interval(rate.low, rate.high))
+            Point(record.writers, rate.per_second, None, bounds if bounds.low <= bounds.high else None)
             for record, rate in group
+            for bounds in [Interval(rate.low, rate.high)]
         ]
-        for key, group in groupby(insert_rates(shown.records), lambda item: place(item[0]))
+        for key, group in groupby(insert_rates(records), lambda item: place(item[0]))
     }
-    if not series:
-        raise UserError("no result has a workload of inserts")
-    return line_picture(shown, "inserts", series, ("Writers", "Inserts per second (1/s)"))
+    if not lines:
+        raise UserError(NO_INSERTS)
+    return lines
 
 
-def drawn_interval(low: float | None, high: float | None) -> Interval | None:
-    """Return an interval that a picture can show."""
-    return Interval(low, high) if low is not None and high is not None and low <= high else None
-
-
-def write_picture(shown: Shown) -> list[Block]:
-    """Draw what happened over time while queries and writes ran side by side."""
-    records = [record for record in shown.records if record.workload == "writes" and record.windows]
-    if not records:
-        raise UserError("no result has a workload of writes")
-    blocks: list[Block] = []
-    records = sorted(records, key=lambda record: (record.dataset, record.rate or 0, record.algo))
-    for number, first in enumerate(range(0, len(records), SIDE_BY_SIDE)):
-        path = shown.file("writes", number)
-        draw_writes(records[first : first + SIDE_BY_SIDE], path)
-        blocks.append(Picture(path.name, "Queries and writes over time, with the names of the phases."))
-    return blocks
+def write_chart(records: Sequence[Record]) -> Chart:
+    """Return workloads side by side, with a row for each figure that is known of any of them."""
+    drawn = [over_time(record.windows) for record in records]
+    names = {
+        name: column
+        for name, column in PANELS.items()
+        if any(math.isfinite(value) for _, figures in drawn for value in figures[column])
+    }
+    if not names:
+        raise UserError("no record states what happened over time")
+    panels = []
+    for row, (name, column) in enumerate(names.items()):
+        for record, (middles, figures) in zip(records, drawn, strict=True):
+            points = [Point(x, y) for x, y in zip(middles, figures[column], strict=True)]
+            if name == RECALL:  # measured now and then: what lies between is joined
+                points = [point for point in points if math.isfinite(point.y)]
+            bands = [(one.start, one.start + one.seconds, "" if row else one.name) for one in record.phases]
+            x = Axis("Seconds in which something was measured", "linear")
+            y = Axis(name, "linear", from_zero=name not in (RECALL, SIZE))
+            heading = "" if row else record.title
+            panels.append(Panel([Curve("", points, Style(row, 0, 0), "sample")], x, y, heading, bands))
+    return Chart("", panels, len(records), is_grid=True, size=(5.4, 1.2))

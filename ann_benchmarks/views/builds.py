@@ -1,25 +1,18 @@
-"""Built indexes: their names, and what building them took, as a table and as a picture."""
+"""Built indexes: their names, and what building them took, as a table, bars and sentences."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import KIB, UNKNOWN, figure_text, size_text
-from ann_benchmarks.plotting.styles import LIGHT_COLORS
+from ann_benchmarks.common.numbers import KIB, UNKNOWN, figure_text, size_text, three_digits
 from ann_benchmarks.results.at_recall import build_arguments
+from ann_benchmarks.results.comparable import Comparison
 from ann_benchmarks.results.runs import Run, number
-from ann_benchmarks.views.parts import known_table
 
-from .content import MOST_ROWS, Shown, rest_text
-from .document import Block, Picture
-from .drawing import draw_stacked
+from .parts import Statement, Table, known_table, listed
 
-PARTS = {
-    "load": ("loading the table", LIGHT_COLORS[4]),
-    "clustering": ("clustering", LIGHT_COLORS[5]),
-    "index": ("building the index", LIGHT_COLORS[0]),
-}
+PARTS = {"load": "loading the table", "clustering": "clustering", "index": "building the index"}
 
 
 class IndexNames:
@@ -84,10 +77,10 @@ def build_costs(runs: Iterable[Run]) -> list[BuildCosts]:
     return sorted(builds, key=lambda build: (build.run.dataset, build.total))
 
 
-def build_table(shown: Shown) -> list[Block]:
-    """Return the table of all builds."""
+def build_table(runs: Iterable[Run], title: str = "") -> Table:
+    """Return the table of all builds; UserError without any."""
     rows = []
-    for build in build_costs(shown.runs):
+    for build in build_costs(runs):
         run, overflow = build.run, number(build.run, "graph_overflow_rows")
         index_size = run.metrics["indexsize"] or None
         rows.append({
@@ -109,7 +102,7 @@ def build_table(shown: Shown) -> list[Block]:
     if not rows:
         raise UserError("no result states what its build took")
     columns = {name: [row[name] for row in rows] for name in rows[0]}
-    return [known_table(columns, shown.title or "Builds", ("Index", "Dataset"), ("Dataset", "wal_level"))]
+    return known_table(columns, title or "Builds", ("Index", "Dataset"), ("Dataset", "wal_level"))
 
 
 def estimate_text(estimated: float | None, built: float | None) -> str:
@@ -117,20 +110,47 @@ def estimate_text(estimated: float | None, built: float | None) -> str:
     return f"{size_text(estimated, KIB)} ({estimated / built - 1:+.1%})" if estimated and built else UNKNOWN
 
 
-def build_picture(shown: Shown) -> list[Block]:
-    """Draw what loading, clustering and building took."""
-    found = [build for build in build_costs(shown.runs) if build.total > 0]
-    if not found:
-        raise UserError("no result states how long its build took")
-    several = len({build.run.dataset for build in found}) > 1
-    drawn = found[:MOST_ROWS]
-    names = [f"{build.short_name}{f', {build.run.dataset}' if several else ''}" for build in drawn]
-    parts = {}
-    for part, (label, color) in PARTS.items():
-        known = [build.seconds(part) for build in drawn]
-        # Where only the sum is known, it is that of building.
-        rest = [build.total if part == "index" else 0.0 for build in drawn]
-        parts[label] = color, [one if took is None else took for took, one in zip(known, rest, strict=True)]
-    path = shown.file("builds")
-    draw_stacked(names, parts, path)
-    return [Picture(path.name, f"Seconds of loading, clustering and building the index{rest_text(found)}.")]
+def build_bars(builds: Sequence[BuildCosts]) -> tuple[list[str], dict[str, list[float]]]:
+    """Return the names of builds, and the seconds of each by part: of building, if only the sum is known."""
+    several = len({build.run.dataset for build in builds}) > 1
+    names = [f"{build.short_name}{f', {build.run.dataset}' if several else ''}" for build in builds]
+    parts: dict[str, list[float]] = {label: [] for label in PARTS.values()}
+    for build in builds:
+        for part, label in PARTS.items():
+            seconds, rest = build.seconds(part), build.total if part == "index" else 0.0
+            parts[label].append(rest if seconds is None else seconds)
+    return names, parts
+
+
+def index_statements(comparison: Comparison) -> list[Statement]:
+    """Say how long the indexes of a comparison took to build, and how large they are."""
+    runs = list(comparison.fastest.values())
+    names = IndexNames(comparison.runs)
+    # Without the loading or, if no other time is known, with it.
+    took = {names.of(run): number(run, "index_build_time") or run.metrics["build"] for run in runs}
+    seconds = {name: value for name, value in took.items() if value > 0}
+    sizes = {
+        run.series.family: run.metrics["indexsize"] * KIB for run in runs if run.metrics["indexsize"] > 0
+    }
+    which = f"For the indexes that are the fastest with {comparison.client_text}: " if len(runs) > 1 else ""
+    found = []
+    if seconds:
+        ranked = ranked_text(seconds, lambda s: f"{three_digits(s)} s", "as long")
+        single = " These are single builds, at different times." if len(seconds) > 1 else ""
+        found.append(Statement("Building the index", which + ranked + single))
+    if sizes:
+        found.append(Statement("Size of the index", ranked_text(sizes, size_text, "as large")))
+    return found
+
+
+def ranked_text(costs: Mapping[str, float], write: Callable[[float], str], how: str) -> str:
+    """Write costs, the smallest first, the others as multiples of it."""
+    least = min(costs.values())
+    alike: dict[tuple[str, str], list[str]] = {}  # names, by what is written of them
+    for name, cost in sorted(costs.items(), key=lambda item: item[1]):
+        alike.setdefault((write(cost), three_digits(cost / least)), []).append(name)
+    texts = [
+        f"{listed(names)} {text}" + (f", {times} times {how}" if times != "1" else "")
+        for (text, times), names in alike.items()
+    ]
+    return "; ".join(texts) + "."

@@ -5,23 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import UNKNOWN, figure_text, plain_number
 from ann_benchmarks.published import Published, PublishedTable, Row, published
 from ann_benchmarks.published.selecting import curve_name, rows_where, select
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics
-from ann_benchmarks.statistics.intervals import interval_text
-from ann_benchmarks.views.points import Point, ordered, over_first
-from ann_benchmarks.views.tiers import TierLine, relative_lines
+
+from .points import Point, over_first
+from .tier_lines import PublishedLines, TierLine, relative_lines
 
 IN_TIERS = ("ram", "index_size", "clients", "qps", "p99")
-
-
-@dataclass(frozen=True)
-class PublishedLines:
-    """Lines of another machine, as shares (relative_lines), and how they are marked."""
-
-    label: str
-    lines: Sequence[TierLine]
 
 
 @dataclass(frozen=True)
@@ -125,45 +116,3 @@ def curves(table: PublishedTable, rows: Iterable[Row], *more: str) -> list[tuple
     for row in rows:
         groups.setdefault(tuple(row[column] for column in columns), []).append(row)
     return [(dict(zip(columns, values, strict=True)), group) for values, group in groups.items()]
-
-
-def published_table(
-    own: Mapping[str, Sequence[Point]],
-    others: PublishedPoints,
-    x: str,
-    y: str,
-    normalise: bool = False,
-    same: Mapping[str, str] | None = None,
-) -> str:
-    """Return a row for each curve and x in Markdown: one's own y, the published one and own / published.
-
-    Curves belong together by `same` (own name: published name), by their names or, where one is published
-    alone, all to that. With `normalise` every y is over the first of its curve. An interval is in brackets.
-    """
-    theirs = {name: ordered(points, normalise) for name, points in others.series.items()}
-    mine = {name: ordered(points, normalise) for name, points in own.items()}
-    alone = next(iter(theirs)) if len(theirs) == 1 else None
-    pairs = [(name, (same or {}).get(name, name if name in theirs else alone)) for name in mine]
-    pairs += [(name, name) for name in theirs if name not in {other for _, other in pairs}]
-    what = f"{y} / first" if normalise else y
-    lines = [
-        f"| Curve | {x} | own {what} | {what}, another machine | own / another machine |",
-        "| --- | ---: | ---: | ---: | ---: |",
-    ]
-    done: set[str | None] = set()
-    for name, other in pairs:
-        left = {point.x: point for point in mine.get(name, ())}
-        right = {point.x: point for point in theirs.get(other or "", ())}
-        title = (name if other in (name, None) else f"{name} ({other})").replace("|", "\\|")
-        for at in sorted(left if other in done else {*left, *right}):
-            a, b = left.get(at), right.get(at)
-            ratio = figure_text(a.y / b.y) if a and b and b.y else UNKNOWN
-            ys = [figure_text(p.y) + interval_text(p.y_interval) if p else UNKNOWN for p in (a, b)]
-            lines.append(f"| {title} | {plain_number(at)} | {' | '.join(ys)} | {ratio} |")
-        done.add(other)
-    means = (
-        "each figure is over the first of its curve, so that shapes are compared and not machines"
-        if normalise
-        else "the ratio compares machines as much as what ran on them"
-    )
-    return "\n".join([*lines, "", f"Published: {others.label}: {means}. {others.origin}".strip(), ""])

@@ -1,0 +1,236 @@
+"""How results scale and what filters, memory and servers do to them: pictures and tables of reports."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.plotting.filter_figure import create_filter_figure
+from ann_benchmarks.published import published
+from ann_benchmarks.results.at_recall import build_arguments
+from ann_benchmarks.results.comparable import clients, conditions
+from ann_benchmarks.results.filtered import COMPLETE
+from ann_benchmarks.results.metrics import all_metrics
+from ann_benchmarks.results.runs import Run, interval
+from ann_benchmarks.results.tails import RecallTail, tails_at
+from ann_benchmarks.views.chosen import choose_load
+from ann_benchmarks.views.curves import line_chart
+from ann_benchmarks.views.figures import assign_styles, told_apart
+from ann_benchmarks.views.filters import FilterView, filter_tables, view_filters
+from ann_benchmarks.views.points import Point
+from ann_benchmarks.views.published import PublishedPoints, read_series, read_tiers
+from ann_benchmarks.views.recalls import COMPARED, decile_chart, decile_tables, recall_chart, recall_tables
+from ann_benchmarks.views.servers import ONE_SERVER, server_lines, server_tables
+from ann_benchmarks.views.tier_lines import relative_lines, tier_chart, tier_lines
+from ann_benchmarks.views.tiers import tier_runs, tier_tables, whole_machine
+from ann_benchmarks.views.workloads import insert_lines, insert_table, write_charts, write_tables
+
+from .content import MOST_ROWS, Shown, origin_notes, part_blocks
+from .document import Block, Picture
+
+THROUGHPUT = ("qps", "tps")  # columns of published figures
+
+
+def line_picture(
+    shown: Shown,
+    kind: str,
+    series: Mapping[str, Sequence[Point]],
+    x: str,
+    y: str = all_metrics["qps"].description,
+) -> list[Block]:
+    """Draw lines, with published ones over the same axis."""
+    overlay = shown.overlay
+    others = published_lines(overlay.published, overlay.where or {}) if overlay.published else None
+    chart = line_chart(series, (x, y), shown.title, "up is better", others, overlay.normalise)
+    picture = shown.picture(kind, chart, f"{y} over {x.lower()}.")
+    return [picture, *origin_notes(others.origin if others else "")]
+
+
+def published_lines(name: str, where: Mapping[str, Any]) -> PublishedPoints:
+    """Return throughput over clients out of NAME or NAME:TABLE, a line for each curve of the table."""
+    source, table_name = published(name.partition(":")[0]), name.partition(":")[2]
+    tables = [source.table(table_name)] if table_name else source.tables
+    for table in tables:
+        rate = next((column for column in THROUGHPUT if {"clients", column} <= set(table.columns)), None)
+        if rate:
+            by = [column for column in table.curves if column not in where and column != "clients"]
+            chosen = {"table": table.name, "x": "clients", "y": rate, "where": where, "by": by}
+            return read_series({"published": source.name, **chosen})
+    raise UserError(f"{source.path} has no table of {' or '.join(THROUGHPUT)} over clients")
+
+
+def client_picture(shown: Shown) -> list[Block]:
+    """Draw throughput over clients, a line for each query argument; those searched for a recall are one."""
+    series: dict[str, dict[int, Point]] = {}
+    for run in shown.runs:
+        if not run.series.is_open:
+            others = conditions(run).removeprefix(f"-c{clients(run)}")
+            point = Point(clients(run), run.metrics["qps"], None, interval(run, "qps"))
+            series.setdefault(f"{run.series.family}{others} {query_text(run)}", {})[clients(run)] = point
+    lines = {
+        name: list(points.values())
+        for name, points in sorted(series.items(), key=lambda item: natural_order(item[0]))
+        if len(points) > 1
+    }
+    if not lines:
+        raise UserError("no result was measured with several numbers of clients")
+    more = len(lines) - MOST_ROWS
+    left = part_blocks([f"{more} more lines are in the tables."] if more > 0 else [])
+    return [*line_picture(shown, "clients", dict(list(lines.items())[:MOST_ROWS]), "Clients"), *left]
+
+
+def natural_order(text: str) -> list[tuple[str, float]]:
+    """Return what names are sorted by, so that 20 comes before 100."""
+    return [(words, float(number or 0)) for words, number in re.findall(r"(\D*)(\d+|$)", text)]
+
+
+def query_text(run: Run) -> str:
+    """Return the query arguments of a result, or the recall for which they were searched."""
+    if run.attrs.get("target_recall"):
+        built = ", ".join(text for text in build_arguments(run).values() if text != run.distance)
+        return f"({built}) at recall {run.attrs['target_recall']:g}"
+    inside = run.parameters.partition("(")[2]
+    return f"({inside}" if inside else run.parameters
+
+
+def tier_picture(shown: Shown) -> list[Block]:
+    """Draw throughput and p99 by available RAM."""
+    on_tiers, name = tier_runs(shown.runs), shown.overlay.published
+    lines = tier_lines(on_tiers, shown.target)
+    others = read_tiers(name) if name else None
+    shares = shown.overlay.normalise or bool(others)
+    if shares:
+        lines = relative_lines(lines)
+    if not lines:
+        raise UserError(f"no result on a tier reaches a recall of {shown.target:g}")
+    chart = tier_chart(lines, shown.title, whole_machine(on_tiers), others, shares)
+    caption = (
+        f"Throughput and p99 by available RAM, at a recall of {shown.target:g}; the p99 is that of the result"
+        " next to it."
+    )
+    origin = published(name.partition(":")[0]).origin if name else ""
+    return [shown.picture("tiers", chart, caption), *origin_notes(origin)]
+
+
+def tier_blocks(shown: Shown) -> list[Block]:
+    """Return for each index what it has on each tier at the target recall."""
+    if not (parts := tier_tables(tier_runs(shown.runs), shown.target)):
+        raise UserError(f"no result on a tier reaches a recall of {shown.target:g}")
+    return part_blocks(parts)
+
+
+def server_pictures(shown: Shown) -> list[Block]:
+    """Draw throughput and median latency over the number of servers, a line for each kind of them."""
+    blocks: list[Block] = []
+    for metric, direction in (("qps", "up is better"), ("p50", "down is better")):
+        lines, kinds = server_lines(shown.runs, shown.target, metric)
+        described = all_metrics[metric].description
+        chart = line_chart(lines, ("Servers", described), shown.title, direction, kinds=kinds)
+        caption = f"{described} by number of servers, at a recall of {shown.target:g}"
+        caption += "" if metric == "qps" else ", of the result next to it"
+        name = "shards" if metric == "qps" else f"shards-{metric}"
+        blocks.append(shown.picture(name, chart, f"{caption}; {ONE_SERVER} has all rows."))
+    return blocks
+
+
+def server_blocks(shown: Shown) -> list[Block]:
+    """Return for each curve how it does on several servers."""
+    return part_blocks(server_tables(shown.runs, shown.target))
+
+
+def filter_view(shown: Shown) -> FilterView:
+    """Return what is shown of filters; UserError without any filtered results."""
+    view = view_filters(shown.runs, shown.target)
+    if not view.sets:
+        raise UserError("no result in a closed loop has a filter")
+    return view
+
+
+def filter_picture(shown: Shown) -> list[Block]:
+    """Draw throughput and what defaults return by share of rows, and the map of the fastest strategies."""
+    view, path = filter_view(shown), shown.file("filters")
+    create_filter_figure(view, path, shown.title, assign_styles(view.strategies))
+    caption = (
+        f"Strategies under filters: throughput at a recall of {shown.target:g} and a completeness of"
+        f" {COMPLETE:g}, what comes back at default settings, and which strategy is the fastest where."
+    )
+    return [Picture(path.name, caption), *part_blocks(view.choice.left_out)]
+
+
+def filter_table(shown: Shown) -> list[Block]:
+    """Return for each kind of filter a row for each strategy under each filter set."""
+    view = filter_view(shown)
+    return part_blocks([*filter_tables(view), *view.choice.left_out])
+
+
+def decile_picture(shown: Shown) -> list[Block]:
+    """Draw recall, completeness, p50 and p99 by decile of matches, a line a strategy."""
+    blocks: list[Block] = []
+    found = {one.name: one.deciles for one in filter_view(shown).sets if one.deciles}
+    for number, (name, lines) in enumerate(found.items()):
+        chart = decile_chart(lines, f"{shown.title}, {name}".strip(", "))
+        caption = (
+            f"By decile of matches under {name}: the queries with the fewest matching rows are on the left. A"
+            " line is the result next to the recall."
+        )
+        blocks.append(shown.picture("deciles", chart, caption, number))
+    return checked_deciles(blocks)
+
+
+def decile_table(shown: Shown) -> list[Block]:
+    """Return for each filter set a row for each strategy and decile of matches."""
+    return checked_deciles(part_blocks(decile_tables(filter_view(shown).sets)))
+
+
+def checked_deciles(blocks: list[Block]) -> list[Block]:
+    """Return what is shown; UserError where no result has deciles."""
+    if not blocks:
+        raise UserError("no result has figures by decile of matches")
+    return blocks
+
+
+def recall_picture(shown: Shown) -> list[Block]:
+    """Draw the share of queries below each recall, a line a series."""
+    tails, below = load_tails(shown)
+    tails = tails[:MOST_ROWS]
+    names = [tail.run.algorithm for tail in tails]
+    styles = told_apart({**assign_styles(names), **shown.styles}, names)
+    caption = (
+        f"Recall by query, of each curve's result next to a recall of {shown.target:g}: the share of queries"
+        f" below each recall. Lower is better; {COMPARED}."
+    )
+    return [shown.picture("recalls", recall_chart(tails, shown.title, styles), caption), *below]
+
+
+def recall_table(shown: Shown) -> list[Block]:
+    """Return a row for each series: mean, 5th percentile, worst query, and the queries by recall."""
+    tails, below = load_tails(shown)
+    return [*recall_tables(tails, shown.target), *below]
+
+
+def load_tails(shown: Shown) -> tuple[list[RecallTail], list[Block]]:
+    """Return the tails of the load with the most points, and what was left out."""
+    choice = choose_load(shown.runs)
+    return tails_at(choice.runs, shown.target), part_blocks(choice.left_out)
+
+
+def insert_picture(shown: Shown) -> list[Block]:
+    """Draw inserts a second over writers."""
+    return line_picture(shown, "inserts", insert_lines(shown.records), "Writers", "Inserts per second (1/s)")
+
+
+def insert_tables(shown: Shown) -> list[Block]:
+    """Return inserts a second by the number of writers."""
+    return [insert_table(shown.records, shown.title)]
+
+
+def write_picture(shown: Shown) -> list[Block]:
+    """Draw what happened over time while queries and writes ran side by side."""
+    caption = "Queries and writes over time, with the names of the phases."
+    charts = enumerate(write_charts(shown.records))
+    return [shown.picture("writes", chart, caption, number) for number, chart in charts]
+
+
+def phase_tables(shown: Shown) -> list[Block]:
+    """Return for each workload of writes what happened in each of its phases."""
+    return [*write_tables(shown.records)]

@@ -1,0 +1,260 @@
+"""What servers cost, in plain sentences: the cheapest that keeps an objective, and queries for the money."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ann_benchmarks.common.numbers import counted, three_digits
+from ann_benchmarks.pricing.costs import CostRequest, Kept, ServerCost, ServiceTarget, is_plain, server_costs
+from ann_benchmarks.pricing.prices import LOCAL, PriceList, Quote
+from ann_benchmarks.pricing.servers import STORAGE_MARGIN, capacity_text
+from ann_benchmarks.results.at_recall import LOWER_BOUND
+from ann_benchmarks.results.runs import Run, interval
+from ann_benchmarks.statistics.intervals import Interval, interval_text
+
+from .parts import Statement, listed
+
+NOT_PLAIN = "in batch mode, from cold caches, of skewed queries, with a payload or on several servers"
+HOW_SWEPT = "python -m tiers sweep measures simulated servers"
+MOST_NAMED = 5
+LARGE = ((1e9, " billion"), (1e6, " million"))
+
+
+@dataclass(frozen=True)
+class CostAnswer:
+    """What the results of one dataset, number of neighbours and filter cost, the cheapest first."""
+
+    dataset: str
+    count: int
+    filter: str
+    target: ServiceTarget
+    prices: PriceList
+    costs: Sequence[ServerCost]
+    others: int  # results that are not priced, because something else is special about them
+
+    @property
+    def title(self) -> str:
+        """Which results it is about."""
+        return f"{self.dataset}, k = {self.count}"
+
+    @property
+    def percentile(self) -> str:
+        """The percentile of latencies that matters."""
+        return "p99" if self.target.latency is None else self.target.latency.percentile
+
+    @property
+    def statements(self) -> list[Statement]:
+        """The answer first, then what it rests on."""
+        said = {
+            "Cheapest server": cheapest(self),
+            "By algorithm": by_algorithm(self),
+            f"Queries per {self.prices.currency}": most_queries(self),
+            "Without a price": without_price(self),
+            "Prices": origin(self),
+        }
+        return [Statement(about, text) for about, text in said.items() if text]
+
+
+def cost_answers(runs: Iterable[Run], target: float, request: CostRequest) -> list[CostAnswer]:
+    """Return what the results of each dataset, number of neighbours and filter cost at a recall."""
+    places: dict[tuple[str, int, str], list[Run]] = {}
+    for run in runs:
+        places.setdefault((run.dataset, run.count, run.series.filter), []).append(run)
+    aim, prices = request.target(target), request.prices
+    return [
+        CostAnswer(
+            *place, aim, prices, server_costs(here, aim, prices), sum(not is_plain(run) for run in here)
+        )
+        for place, here in sorted(places.items())
+    ]
+
+
+def cheapest(answer: CostAnswer) -> str:
+    """Name the cheapest server that keeps the objective, and how sure that is."""
+    priced = [cost for cost in answer.costs if cost.quote]
+    sure, unsure = ([one for one in priced if one.kept == kept] for kept in (Kept.YES, Kept.UNSURE))
+    objective = f"the objective ({answer.target})"
+    if not sure and not unsure:
+        return nothing_kept(answer, objective)
+    found = (sure or unsure)[0]
+    kind = "simulated server" if found.server.is_simulated else "measured server"
+    lead = f"No priced server keeps {objective} beyond noise. The cheapest {kind} that may keep it is"
+    lead = f"The cheapest {kind} that keeps {objective} is" if sure else lead
+    sentences = [f"{lead} {offer(found, answer.prices)}.", f"There {pace(found, answer.percentile)}."]
+    if not sure:
+        sentences.append(f"In doubt: {found.why}. Three runs (run.py --runs 3) give the intervals.")
+    elif cheaper := [cost for cost in unsure if cost.price < found.price]:
+        names = [f"{cost.place}, {answer.prices.money(cost.price)} ({cost.why})" for cost in cheaper]
+        sentences.append(f"Cheaper, but noise hides whether it is kept: {some(names)}.")
+    if answer.target.latency is not None and not found.is_given:
+        sentences.append(
+            "Its latencies are those of clients that wait for each answer before they send the next query."
+            " Queries that come at a rate can wait longer, which"
+            f" run.py --slo {answer.target.latency} measures."
+        )
+    if answer.target.is_recall_alone:
+        sentences.append(
+            "Only the recall counts here, however slow a server is: --slo and --target-rate add what it must"
+            " achieve."
+        )
+    if not any(cost.server.is_simulated for cost in answer.costs):
+        sentences.append(f"No simulated server was measured: {HOW_SWEPT}.")
+    elif all(cost.kept > Kept.NO for cost in answer.costs) and may_be_smaller(answer, found):
+        sentences.append("No server that was measured misses the objective: a smaller one may be cheaper.")
+    return " ".join(sentences)
+
+
+def may_be_smaller(answer: CostAnswer, found: ServerCost) -> bool:
+    """Whether the prices have an instance that costs less."""
+    return found.quote is not None and any(
+        instance.price < found.quote.instance.price for instance in answer.prices.instances
+    )
+
+
+def nothing_kept(answer: CostAnswer, objective: str) -> str:
+    """Say that no server is known to keep the objective at a price."""
+    if not answer.costs:
+        return f"No result can be priced: each is {NOT_PLAIN}."
+    if any(cost.kept > Kept.NO for cost in answer.costs):
+        return f"There is no price for any server that keeps {objective}."
+    best: dict[str, ServerCost] = {}
+    for cost in sorted(answer.costs, key=lambda cost: -cost.rate):
+        best.setdefault(cost.algorithm, cost)
+    missed = some([f"{cost.place} ({cost.why})" for cost in best.values()])
+    return f"No server that was measured keeps {objective}. The most that each algorithm does: {missed}."
+
+
+def by_algorithm(answer: CostAnswer) -> str:
+    """Name the cheapest server of each algorithm, and what it has."""
+    groups: dict[str, list[ServerCost]] = {}
+    for cost in answer.costs:
+        groups.setdefault(cost.algorithm, []).append(cost)
+    if len(groups) < 2:
+        return ""
+    texts = []
+    for name, costs in groups.items():
+        own = [cost for cost in costs if cost.quote and cost.kept > Kept.NO]
+        if not own:
+            is_kept = any(cost.kept > Kept.NO for cost in costs)
+            texts.append(f"{name} {'has no price' if is_kept else 'keeps it on no server'}")
+            continue
+        found = min(own, key=lambda cost: -cost.kept)  # of equals the first, the cheapest
+        doubt = f", not sure: {found.why}" if found.kept == Kept.UNSURE else ""
+        has = capacity_text(found.server)
+        alike = [cost.server for cost in own if cost.kept == found.kept and cost.price == found.price]
+        least = min(alike, key=lambda server: (server.memory or 0, server.cpus or 0))
+        if (least.memory or 0) < (found.server.memory or 0):
+            has += f"; {capacity_text(least)} suffice, too"
+        texts.append(f"{name} {answer.prices.money(found.price)} on {found.server.name} ({has}{doubt})")
+    return f"The cheapest server that keeps the objective, a month: {'; '.join(texts)}."
+
+
+def most_queries(answer: CostAnswer) -> str:
+    """Say which server answers the most queries for the money, where noise does not hide it."""
+    priced = [cost for cost in answer.costs if cost.kept > Kept.NO and cost.quote and not cost.is_given]
+    known = [
+        (cost, value, bounds)
+        for cost in priced
+        if (value := cost.queries(answer.prices)) is not None
+        and (bounds := cost.queries_interval(answer.prices)) is not None
+    ]
+    known.sort(key=lambda one: -one[1])
+    sentences = []
+    if known:
+        (best, value, bounds), *rest = known
+        sentences.append(
+            f"{best.place} answers {queries_text(value, bounds)} queries for one {answer.prices.currency}, if"
+            " it is busy all month."
+        )
+        if alike := [cost.place for cost, _, other in rest if other.high >= bounds.low]:
+            overlap = "Their intervals overlap with this one, so that they are not ranked"
+            sentences.append(f"{overlap}: {some(alike)}.")
+        elif rest:
+            sentences.append(f"Next is {rest[0][0].place}, with {queries_text(rest[0][1])}.")
+    if single := len(priced) - len(known):
+        sentences.append(
+            f"{counted(single, 'server')} without an interval, which takes three runs, not ranked."
+        )
+    return " ".join(sentences)
+
+
+def without_price(answer: CostAnswer) -> str:
+    """Say which servers have no price, and why."""
+    reasons: dict[str, list[str]] = {}
+    for cost in answer.costs:
+        if cost.unpriced:
+            reasons.setdefault(cost.unpriced, []).append(cost.place)
+    texts = [f"{some(names)}, because {reason}" for reason, names in reasons.items()]
+    texts += [f"{counted(answer.others, 'result')} {NOT_PLAIN}"] if answer.others else []
+    return f"{'; '.join(texts)}." if texts else ""
+
+
+def origin(answer: CostAnswer) -> str:
+    """Say whose prices these are, of which date, and what they are not."""
+    prices = answer.prices
+    processors = sorted({cost.server.processor for cost in answer.costs if cost.server.processor})
+    measured = f" Measured on: {listed(processors)}." if processors else ""
+    return (
+        f"{prices.label}, as of {prices.date}, from {prices.source}. A price is that of the cheapest instance"
+        " with at least the CPUs and memory of the measured server, and of storage for the table, the index"
+        f" and {STORAGE_MARGIN:.0%} more, with at least the limits of its disk. It is for a server of this"
+        " size: the instance itself was not measured, and its processor and disk may be faster or slower."
+        f"{measured}"
+    )
+
+
+# Words.
+
+
+def offer(cost: ServerCost, prices: PriceList) -> str:
+    """Write a server with its index and price."""
+    assert cost.quote is not None
+    instance, volume, price = cost.quote.instance, cost.quote.volume, prices.money
+    of_storage = f", {price(volume.price)}" if volume.price else ""
+    return (
+        f"{cost.server.name} ({capacity_text(cost.server)}) with {cost.algorithm}:"
+        f" {price(cost.price)} a month as {instance.name} ({counted(instance.vcpus, 'vCPU')},"
+        f" {instance.memory:g} GB, {price(instance.price)}) and {storage_text(cost.quote)}{of_storage}"
+    )
+
+
+def storage_text(quote: Quote) -> str:
+    """Write the storage that is rented."""
+    volume = quote.volume
+    if volume.name == LOCAL:
+        return f"its {LOCAL} of {volume.gigabytes:,g} GB"
+    more = [f"{volume.more.iops:,g} more IOPS"] if volume.more.iops else []
+    more += [f"{volume.more.throughput:,g} more MB/s"] if volume.more.throughput else []
+    return f"{volume.gigabytes:,g} GB of {volume.name}" + (f" with {listed(more)}" if more else "")
+
+
+def pace(cost: ServerCost, percentile: str) -> str:
+    """Write what an index does on a server."""
+    bound = LOWER_BOUND * cost.is_bound
+    rate = f"{bound}{three_digits(cost.rate)} queries/s{interval_text(cost.rate_interval, three_digits)}"
+    found = f"it answers {rate} {load_text(cost)}, recall {cost.recall:.3f}"
+    if cost.moved_to is not None:  # nothing has measured its latencies
+        return f"{found}, a figure between measured points"
+    value, bounds = cost.run.metrics[percentile], interval(cost.run, percentile)
+    tail = f", {percentile} {three_digits(value)} ms{interval_text(bounds, three_digits)}"
+    return found + tail * math.isfinite(value)
+
+
+def load_text(cost: ServerCost) -> str:
+    """Write who sends the queries."""
+    clients = counted(cost.run.series.clients or 1, "client")
+    return f"with {clients}{', at a given rate' * cost.is_given}"
+
+
+def queries_text(value: float, bounds: Interval | None = None) -> str:
+    """Write a large number of queries with three digits, and its interval in the same unit."""
+    size, name = next(((size, name) for size, name in LARGE if value >= size), (1.0, ""))
+    interval = None if bounds is None else [end / size for end in bounds]
+    return f"{three_digits(value / size)}{interval_text(interval, three_digits)}{name}"
+
+
+def some(texts: Sequence[str]) -> str:
+    """List texts, each once, not too many of them."""
+    texts = list(dict.fromkeys(texts))
+    more = f" and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
+    return f"{'; '.join(texts[:MOST_NAMED])}{more}"

@@ -1,0 +1,138 @@
+"""Pictures as data: charts of panels of curves, and the style of each name, the same from plot to plot.
+
+plotting/chart.py draws any of them and knows no subject.
+"""
+
+import textwrap
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ann_benchmarks.common.numbers import plain_number
+from ann_benchmarks.results.file import iter_result_paths
+
+from .points import Point
+
+# Seven colours that stay apart under protanopia, deuteranopia and tritanopia (smallest CIE Lab distance of
+# any pair 15), on white and on a dark page.
+LIGHT_COLORS = ("#0067a5", "#d55e00", "#009e73", "#aa3377", "#56b4e9", "#ddaa00", "#333333")
+DARK_COLORS = ("#3d9be0", "#ff8a4c", "#21c79a", "#e08cc0", "#9bdbff", "#ffd166", "#e6e6e6")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")  # website/scales.js draws the same ones in this order
+BARS = "bars: 95% intervals"
+SHARES = (-0.04, 1.04)  # limits of an axis of shares
+LONGEST_LABEL = 34  # of a line in the legend
+DASHES = ("", "6 3", "2 2.5", "8 3 2 3")
+
+
+@dataclass(frozen=True)
+class Style:
+    """Indexes into LIGHT_COLORS and DARK_COLORS, MARKERS and DASHES."""
+
+    color: int
+    marker: int
+    dash: int
+
+
+def assign_styles(names: Iterable[str]) -> dict[str, Style]:
+    """Give each name the colour that it hashes to, or the next one that fewer of the others have.
+
+    A name keeps its style when others come or go, unless one that sorts before it wants the same colour.
+    Beyond seven names colours repeat with another marker and another kind of line.
+    """
+    users = [0] * len(LIGHT_COLORS)
+    styles: dict[str, Style] = {}
+    for name in sorted(set(names)):
+        first = zlib.crc32(name.encode()) % len(users)
+        candidates = [(first + step) % len(users) for step in range(len(users))]
+        color = min(candidates, key=lambda candidate: users[candidate])
+        turn = users[color]
+        users[color] += 1
+        styles[name] = Style(color, (color + turn) % len(MARKERS), turn % len(DASHES))
+    return styles
+
+
+def told_apart(known: Mapping[str, Style], names: Iterable[str]) -> dict[str, Style]:
+    """Return the styles of what is shown together: colours repeat only when none is free."""
+    styles = {name: known[name] for name in sorted(set(names)) if name in known}
+    free = [color for color in range(len(LIGHT_COLORS)) if color not in {s.color for s in styles.values()}]
+    apart: dict[str, Style] = {}
+    for name, style in styles.items():
+        is_taken = any(style.color == other.color for other in apart.values())
+        apart[name] = replace(style, color=free.pop(0)) if is_taken and free else style
+    return apart
+
+
+def result_styles(names: Iterable[str]) -> dict[str, Style]:
+    """Give each algorithm that has results of any dataset its style, so that it looks alike in every plot."""
+    folders = {path.parent.name for path in iter_result_paths()}
+    return assign_styles({*names} | {name.removesuffix("-batch") for name in folders})
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Points that are drawn alike, in a role that plotting/chart.py has a look for.
+
+    A curve without a name is not in the legend, one without points may be.
+    """
+
+    name: str
+    points: Sequence[Point]
+    style: Style = Style(0, 0, 0)
+    role: str = "line"
+
+
+def heading_curve(label: str) -> Curve:
+    """Return the entry of a legend above those of another machine."""
+    return Curve(textwrap.fill(label, LONGEST_LABEL), [], role="heading")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What is written along an axis, and its scale: one of plot.py's.
+
+    A scale "" is logarithmic where the largest value is `far` times the smallest, else linear from 0. The
+    `metric` is named where its values do not fit the scale. `ticks` are written as far as there is room.
+    """
+
+    label: str = ""
+    scale: str = ""
+    far: float = 2.0
+    metric: str = ""
+    is_share: bool = False
+    from_zero: bool = False
+    limits: tuple[float, float] | None = None
+    ticks: Mapping[float, str] = field(default_factory=dict)
+    write: Callable[[float], str] = plain_number
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Curves with the same axes; `bands` are (start, end, name), `uprights` (text, x, number of a colour).
+
+    `absent` says why there is nothing to see.
+    """
+
+    curves: Sequence[Curve]
+    x: Axis
+    y: Axis
+    heading: str = ""
+    bands: Sequence[tuple[float, float, str]] = ()
+    uprights: Sequence[tuple[str, float, int | None]] = ()
+    absent: str = ""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Panels row by row below a title; `shared` names the axes, x and y, that all panels have in common.
+
+    `size` is that of a panel in inches. In a `grid`, columns share their x and rows their y.
+    """
+
+    title: str
+    panels: Sequence[Panel]
+    columns: int = 1
+    shared: str = ""
+    subtitle: str = ""
+    note: str = ""
+    size: tuple[float, float] | None = None
+    is_grid: bool = False
