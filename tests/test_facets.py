@@ -114,7 +114,7 @@ def test_more_panels_than_can_be_read_are_refused():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 9, 16, 25])
+@pytest.mark.parametrize("number", [1, 2, 5, 16])
 def test_nothing_is_written_over_anything_else(number):
     """At any number of panels, with long names."""
     rng = np.random.default_rng(number)

@@ -129,7 +129,9 @@ def refuse_wrong_ids(algorithm, tables, follow=lambda: None):
                 connection.execute(f"ALTER TABLE {table} ALTER id DROP NOT NULL")
                 connection.execute(f"UPDATE {table} SET id = {wrong}")
         follow()
-        for way in [*ways, LoadedPoint(subject, Load(3)).answers]:
+        if wrong == "NULL":  # clients check answers by the same code, and take seconds to start
+            ways.append(LoadedPoint(subject, Load(3)).answers)
+        for way in ways:
             with pytest.raises((UserError, PostgresError), match=reason):
                 way()
 
