@@ -56,7 +56,7 @@ def test_after_an_experiment_of_many_loads_one_is_drawn(tmp_path, monkeypatch, c
     assert capsys.readouterr().out.endswith("algorithms: 39)\n")
     draw_picture(request_of("mine", series=["vchord-c16*", "*-c4"]))
     assert capsys.readouterr().out.endswith("algorithms: 9)\n")
-    with pytest.raises(UserError, match=r"--series: there is no series 'vchrod-c4'; did you mean"):
+    with pytest.raises(UserError, match=r"--series: unknown series 'vchrod-c4'; did you mean"):
         draw_picture(request_of("mine", series=["vchrod-c4"]))
 
 

@@ -99,7 +99,7 @@ def test_panels_of_other_metrics(results, options, capsys):
     ("options", "message"),
     [
         ({"published": "100m"}, "leave out --facet or --published"),
-        ({"series": ["c-1"]}, "--series: there is no series 'c-1'"),
+        ({"series": ["c-1"]}, "--series: unknown series 'c-1'"),
     ],
 )
 def test_mistakes_have_a_line(results, options, message):

@@ -88,7 +88,7 @@ def test_of_a_table_with_datasets_the_one_that_is_drawn_counts():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"published": "5x"}, "no published figures named '5x'"),
+        ({"published": "5x"}, "unknown published figures '5x'"),
         ({"published": "mine.yml:seep"}, "mine.yml has no table 'seep': it has sweep"),
         ({"published": "5m:builds"}, "the table 'builds' has no column 'recall'"),
         ({"published": "insert-scaling"}, "has no table with the columns recall, qps"),

@@ -203,7 +203,7 @@ def test_an_experiment_asks_for_what_its_results_cannot_show(tmp_path):
 
 def test_a_mistake_in_an_experiment_is_named():
     shown = Shown([make_run()], [], 0.95)
-    with pytest.raises(UserError, match="no picture of kind 'pie': choose from frontier, tiers"):
+    with pytest.raises(UserError, match="unknown kind of picture 'pie': choose from frontier, tiers"):
         make("picture", {"kind": "pie"}, shown)
     with pytest.raises(UserError, match="the table 'points' has no option 'colour': it has"):
         make("table", {"kind": "points", "colour": "red"}, shown)

@@ -32,7 +32,7 @@ def test_a_trial_that_is_not_there_is_one_line():
     done = said("--only", "kil-SIGTERM-worker")
     assert done.returncode == 1
     assert done.stderr == (
-        "error: there is no trial 'kil-SIGTERM-worker': did you mean 'kill-SIGTERM-worker'?\n"
+        "error: unknown trial 'kil-SIGTERM-worker': did you mean 'kill-SIGTERM-worker'?\n"
     )
 
 

@@ -123,7 +123,7 @@ class Sweep:
             yield partial(self._start, self._holding)
 
     def terms(self, job: Job) -> None:
-        """None: there are no containers."""
+        """Return None: tiers have no containers."""
 
     def observer(self, jobs: Sequence[Job]) -> SweepConsole:
         """Return what shows the tier that is begun, and an estimate of the time left."""

@@ -48,7 +48,7 @@ class ResultFilter:
 
 
 def read_side(names: Sequence[str], only: ResultFilter) -> list[MeasuredPoint]:
-    """Read the points of one side, named by one or several words; UserError where there are none.
+    """Read the points of one side, named by one or several words; UserError without points.
 
     Several folders, also by a pattern such as 'ci/main-*', are repetitions of the same measurements.
     """

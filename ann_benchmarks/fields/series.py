@@ -180,7 +180,7 @@ def series_of(attrs: Mapping[str, Any], folder: str) -> Series:
 
 
 def stored_series(attrs: Mapping[str, Any]) -> Series | None:
-    """Return the series by its field of the attributes, None where there is none that can be read."""
+    """Return the series by its field of the attributes, None if it is missing or unreadable."""
     with suppress(KeyError, TypeError, ValueError, AttributeError):
         return series_from(from_json(attrs[ATTRIBUTE], dict[str, Any]()))
     return None

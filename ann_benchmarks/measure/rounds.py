@@ -225,7 +225,7 @@ class Contenders:
     """The jobs that have entered, in the order in which they did."""
 
     def __init__(self) -> None:
-        """There is none yet."""
+        """Begin without a job."""
         self._jobs: dict[str, EnteredJob] = {}
         self._stacks: dict[str, ExitStack] = {}
         self._answers: dict[str, dict[str, np.ndarray]] = {}  # by `answered_alike`

@@ -144,7 +144,7 @@ class Monitor:
         interval: float = INTERVAL_SECONDS,
         began: float | None = None,
     ) -> None:
-        """Begin, in a phase without a name. None: there is no server, the algorithm is in this process.
+        """Begin, in a phase without a name. None: the algorithm is in this process, without a server.
 
         `began` is what seconds are counted from, a reading of perf_counter; None: now.
         """

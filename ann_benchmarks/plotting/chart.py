@@ -153,7 +153,7 @@ def fit_axis(grid: Sequence[Axes], name: str, panels: Sequence[Panel]) -> None:
     if scale.name == "log" and min(values) <= 0:
         raise UserError(f"a logarithmic {name} axis cannot show {min(values):g}: choose linear")
     values = with_room(values, [end for interval in intervals for end in interval or ()], scale)
-    if scale.is_for_shares and max(values) > 1:  # as in ann-benchmarks, there is a picture even so
+    if scale.is_for_shares and max(values) > 1:  # ann-benchmarks draws a picture even so
         warn(
             f"the {scale} scale is for values up to 1, which {axis.metric} exceeds: the {name} axis is linear"
         )

@@ -111,7 +111,7 @@ def choose_panels(monitored: Monitored) -> list[Counters]:
 
 
 def draw_dashboard(monitored: Monitored, path: Path, title: str) -> None:
-    """Draw all panels that there is something to see in; UserError if there is none, or no file."""
+    """Draw all panels that show something; UserError without any, or without a file."""
     panels = [panel for panel in choose_panels(monitored) if panel.lines]
     parts = split_parts(monitored)
     if not panels or not parts:
@@ -249,7 +249,7 @@ def decorate(axes: Axes, panel: Counters, top: float, is_first: bool, is_last: b
 
 
 def name_phases(axes: Axes, monitored: Monitored, part: Part) -> set[str]:
-    """Write the names of the phases over their bands; return those that there is no room for."""
+    """Write the names of the phases over their bands; return those that found no room."""
     begin, end = axes.get_xlim()
     room = axes.get_position().width / (end - begin)
     named: set[str] = set()

@@ -117,7 +117,7 @@ class Writable(Protocol):
         """Vacuum table and index; return the seconds."""
 
     def reindex(self) -> float | None:
-        """Build the index anew; return the seconds, None where there is none."""
+        """Build the index anew; return the seconds, None without an index."""
 
     def sizes(self) -> dict[str, float]:
         """Return index_size and table_size in KiB."""
@@ -244,7 +244,7 @@ def client_facts(clients: Clients) -> dict[str, Any]:
 
 
 def server_processes(watch: Watch) -> Sequence[int] | None:
-    """Return the ids of the observed server's processes, without their children; empty where there is none.
+    """Return the ids of the observed server's processes, without their children; empty without a server.
 
     None: they are not known, also where the watch has no processes().
     """

@@ -116,7 +116,7 @@ def published(name: str) -> Published:
     path = Path(name) if name.endswith(".yml") else FOLDER / f"{name}.yml"
     if not exists(path):
         known = ", ".join(published_names()) or "none"
-        raise UserError(f"there are no published figures named '{shown(name)}': there are {known}")
+        raise UserError(f"unknown published figures '{shown(name)}': choose from {known}")
     return PublishedFile(path, ", ".join(KEYS)).published()
 
 

@@ -132,7 +132,7 @@ def dataset_results(
     for algorithm in algorithms:
         if not any(is_named(name, algorithm) for name in names):
             raise UserError(
-                f"there are no results of '{algorithm}' on {dataset}: choose from {', '.join(names)}"
+                f"no results of '{algorithm}' on {dataset}: choose from {', '.join(names)}"
             )
     chosen = {name for name in names if any(is_named(name, algorithm) for algorithm in algorithms)}
     return (

@@ -179,7 +179,7 @@ def check_replaceable(folder: Path) -> None:
 
 
 def report_files(folder: Path) -> set[str] | None:
-    """Return the names of the files of the report in a folder, None if there is none."""
+    """Return the names of the files of the report in a folder, None without a report."""
     try:
         content: Any = json.loads((folder / MARK_FILE).read_text(encoding="utf-8"))
         if content["made_by"] != MARK["made_by"]:

@@ -27,7 +27,7 @@ _EARLIER = {"postgres": "PostgreSQL", "vector": "pgvector", "vchord": "VectorCho
 
 
 def write_attributes(file: h5py.File, attrs: Mapping[str, Any]) -> None:
-    """Write each attribute that is not None, and those that are no long arrays also as one JSON text."""
+    """Write each attribute that is not None, and all but long arrays also as one JSON text."""
     stored = {name: _as_hdf5(value) for name, value in attrs.items() if value is not None}
     for name, value in stored.items():
         file.attrs[name] = value

@@ -137,7 +137,7 @@ def comparisons(runs: Iterable[Run], target: float) -> list[Comparison]:
 def least_memory(runs: Iterable[Run], target: float, compared: Comparison) -> Comparison | None:
     """Return the same comparison with the least available RAM that was tried of all of its algorithms.
 
-    None where there is no tier with less of it than the comparison has.
+    None without a tier that has less of it than the comparison.
     """
     groups: dict[str, list[Run]] = {}
     first = compared.runs[0]

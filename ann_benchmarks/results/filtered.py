@@ -51,7 +51,7 @@ class FastestStrategy:
 
     @property
     def next(self) -> Ratio | None:
-        """The ratio to the best of those that are surely or probably slower, None where there is none.
+        """The ratio to the best of those that are surely or probably slower, None without such.
 
         At an equal recall, where one was measured there.
         """

@@ -1,6 +1,6 @@
 """What is kept of a workload that writes: results/DATASET/COUNT/ALGORITHM-SERIES/ARGS.workload.json.
 
-It is no result file of ann-benchmarks: its throughput is not that of the index alone, and what is right
+It is not a result file of ann-benchmarks: its throughput is not that of the index alone, and what is right
 changes with what is written: tools that read those files leave these alone.
 """
 

@@ -71,7 +71,7 @@ class Run:
 FIELDS = tuple(name for name in Run.__dataclass_fields__ if name != "path")
 
 
-LeftOut = dict[Path, UserError | OSError]  # files that are no results, or none of this dataset, and why
+LeftOut = dict[Path, UserError | OSError]  # files that are not results of this dataset, and why
 
 
 def measure(path: Path, dataset: str, truths: Truths) -> Run:

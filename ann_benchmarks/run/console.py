@@ -151,7 +151,7 @@ def summary(outcomes: Sequence[JobOutcome]) -> list[str]:
 def _points(outcomes: Sequence[JobOutcome]) -> list[str]:
     """Lines of a table: recall and throughput of each point, in the order of its definition's arguments.
 
-    There is none of a single point, which has just been shown.
+    A single point has none: it has just been shown.
     """
     points = {point.path: point for outcome in outcomes for point in outcome.points}
     if len(points) < 2:

@@ -19,7 +19,7 @@ from ann_benchmarks.statistics.contests import FEWEST_ROUNDS, Ratio, contest
 from ann_benchmarks.statistics.differences import ERROR_RATE
 from ann_benchmarks.statistics.speeds import Speed
 
-LINE_SECONDS = 10.0  # between two lines, where there is no terminal
+LINE_SECONDS = 10.0  # between two lines, without a terminal
 
 
 class RoundsProgress:

@@ -123,7 +123,7 @@ def runs_disagree(runs: Sequence[np.ndarray]) -> bool:
     if np.ptp(means) <= _WORTH_TELLING * means.mean():
         return False
     if not noise.all():
-        return False  # times that are all the same are no measurements of each query
+        return False  # times that are all the same were not measured query by query
     weights = 1 / noise
     centre = np.average(means, weights=weights)
     statistic = float((weights * (means - centre) ** 2).sum())

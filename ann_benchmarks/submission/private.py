@@ -259,7 +259,7 @@ def _is_number(address: str) -> bool:
 
 
 def _structure(text: str) -> Any:
-    """Return the object or list that a text is in JSON, None if it is none."""
+    """Return the object or list that a text is in JSON, None for other texts."""
     if text[:1] not in ("{", "["):
         return None
     try:

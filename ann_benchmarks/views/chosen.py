@@ -52,7 +52,7 @@ def chosen(runs: Sequence[Run], patterns: Sequence[str], facet: Facet = NO_FACET
     for pattern in patterns:
         found = {name for name in names if fnmatchcase(name, star_pattern(pattern))}
         if pattern != ALL and not found:
-            raise UserError(f"--series: there is no series '{pattern}'; {closest(pattern, names)}")
+            raise UserError(f"--series: unknown series '{pattern}'; {closest(pattern, names)}")
         fitting |= found
     return Choice([run for run in runs if run.algorithm in fitting])
 

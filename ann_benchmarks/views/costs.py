@@ -116,7 +116,7 @@ def nothing_kept(answer: CostAnswer, objective: str) -> str:
     if not answer.costs:
         return f"No result can be priced: each is {NOT_PLAIN}."
     if any(cost.kept > Kept.NO for cost in answer.costs):
-        return f"There is no price for any server that keeps {objective}."
+        return f"No server that keeps {objective} has a price."
     best: dict[str, ServerCost] = {}
     for cost in sorted(answer.costs, key=lambda cost: -cost.rate):
         best.setdefault(cost.algorithm, cost)

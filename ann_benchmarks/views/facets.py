@@ -15,7 +15,7 @@ from ann_benchmarks.results.environment import (
 )
 from ann_benchmarks.results.runs import Run
 
-ONE_PROCESS = "one process"  # which sends one query after the other
+ONE_PROCESS = "one process"  # it sends one query after the other
 ONE_SERVER = "one server"
 
 

@@ -84,7 +84,7 @@ def find_need(number: int, algorithm: str, best: Mapping[int | None, AtRecall]) 
 
     enough = list(takewhile(suffices, amounts))
     perhaps = list(takewhile(lambda ram: is_as_all(ram) or bounds[ram][1] >= KEPT, amounts))
-    size = largest.run.metrics["indexsize"] * KIB / (largest.run.series.shards or 1)  # that each server has
+    size = largest.run.metrics["indexsize"] * KIB / (largest.run.series.shards or 1)  # on each server
     once = [kept.how for ram, kept in steps.items() if best[ram] is not whole and not kept.rounds]
     return MemoryNeed(
         algorithm=algorithm,

@@ -19,7 +19,7 @@ IN_TIERS = ("ram", "index_size", "clients", "qps", "p99")
 class PublishedPoints:
     """Points of another machine by curve, how they are marked, and where they come from.
 
-    Those of a table with labels are no steps along one setting: they are not `joined`.
+    Those of a table with labels are not steps along one setting: they are not `joined`.
     """
 
     label: str

@@ -117,7 +117,7 @@ def curves_on_servers(runs: Iterable[Run], target: float) -> list[OnServers]:
             }
             found.append(OnServers(name, at, short))
     if not found:
-        raise UserError("there is no result on shards, on replicas or through a pooler")
+        raise UserError("no result is on shards, on replicas or through a pooler")
     return found
 
 

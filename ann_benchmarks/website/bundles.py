@@ -163,7 +163,7 @@ def load(run: Run) -> str:
 
 
 def picked(column: SiteColumn, pick: Callable[[Run], Run | None]) -> SiteColumn:
-    """Return a column of the run that belongs to a row's, which is empty where there is none."""
+    """Return a column of the run that belongs to a row's, which is empty without such a run."""
     bounds = column.bounds
     return replace(
         column,

@@ -131,7 +131,7 @@ def value_counts(attribute: NamedAttribute, kind: ColumnKind, rows: int) -> list
 
 
 def shapes_of(rows: FilteredRows, purpose: str) -> list[tuple[tuple[str, str], ...]]:
-    """Return the distinct shapes of the filters; PostgresError where there are no filters."""
+    """Return the distinct shapes of the filters; PostgresError without filters."""
     shapes = list(dict.fromkeys(each.shape for each in rows.matches if each.shape))
     if not shapes:
         raise PostgresError(f"{purpose} serve queries that have a filter: add --filter")
@@ -205,7 +205,7 @@ class PartialIndexes(Division):
 
 
 def _compared_by_value(filters: Sequence[SharedShape]) -> int | None:
-    """Return the place of the predicate that has an index for each value; None: there is none."""
+    """Return the place of the predicate that has an index for each value, if any."""
     operators = [operator for _, operator in filters[0].shape]
     if "=" in operators:
         return operators.index("=")

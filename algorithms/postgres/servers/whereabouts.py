@@ -61,7 +61,7 @@ def facts_of(server: Server, connection: psycopg.Connection[Any]) -> dict[str, A
 def known_facts(extensions: Sequence[str]) -> dict[str, Any]:
     """Return what would be stored of the server, and its versions, without starting one of ours.
 
-    PostgresError where there is none.
+    PostgresError without a server.
     """
     programs = chosen_programs()
     if programs is None:

@@ -63,7 +63,7 @@ class ShardedTable(IndexedTable):
         """
         super().__init__(extension, metric, hooks)
         if engine not in ENGINES:
-            raise PostgresError(f"there is no shard engine '{engine}': use {', '.join(ENGINES)}")
+            raise PostgresError(f"unknown shard engine '{engine}': use {', '.join(ENGINES)}")
         self._engine = ENGINES[engine](extension)
         self._probes = checked_probes(metric, count, probes) if engine == ROUTED else None
         self._shards = [
@@ -109,7 +109,7 @@ class ShardedTable(IndexedTable):
         self._open()
 
     def make_writable(self, *arguments: Any) -> WritableTable:
-        """Raise PostgresError: there is none yet."""
+        """Raise PostgresError: tables that are written to cannot have shards yet."""
         raise PostgresError("a table that is written to has no shards: leave --shards out")
 
     def statement(self, q: Any, n: int, settings: Mapping[str, str], rerank: int | None) -> QueryStatement:

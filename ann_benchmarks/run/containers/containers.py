@@ -200,7 +200,7 @@ class Containers:
         folder, _, tag = definition.docker_tag.removeprefix("ann-benchmarks-").partition(":")
         how = f"python install.py --algorithm {folder}{':' * bool(tag)}{tag}"
         return Failure(
-            f"there is no image {definition.docker_tag}: build it with '{how}', or add --local",
+            f"the image {definition.docker_tag} does not exist: build it with '{how}', or add --local",
             is_unavailable=True,
         )
 

@@ -56,7 +56,7 @@ MOST_WARNINGS = 30
 
 @dataclass(frozen=True)
 class CheckedBundle:
-    """What a check has found; without a manifest, where there is none that can be read."""
+    """What a check has found; without a manifest that cannot be read."""
 
     findings: Findings
     manifest: Manifest | None = None

@@ -129,7 +129,7 @@ def check_report(
         except UserError as error:
             findings.refuse(file, "report", str(error), ADVICE)
         except DAMAGE as error:
-            findings.refuse(file, "report", f"is no report: {reason_of(error)}", ADVICE)
+            findings.refuse(file, "report", f"is not a report: {reason_of(error)}", ADVICE)
         if points and not seen and not findings.mentions(file):
             findings.refuse(file, "report", "shows no point of the bundle", ADVICE)
         for point in points:

@@ -100,7 +100,7 @@ def expected_steps(folder: Path, manifest: Manifest) -> list[Expected]:
     name = manifest.experiment.removesuffix("-mini") if manifest.mini else manifest.experiment
     known = EXPERIMENTS / f"{name}.yml"
     if not known.is_file() or YamlFile(known, "an experiment").content != own:
-        raise UserError(f"it is no experiment '{name}' of this release")
+        raise UserError(f"it is not the experiment '{name}' of this release")
     steps = [_merged(step, manifest.mini) for step in own["steps"]]
     return [_step(step) for step in steps if not step.get("skip") and "workload" not in step.get("run", {})]
 
@@ -236,7 +236,7 @@ def missing_series(step: Expected, firsts: Sequence[CheckedPoint]) -> Iterator[t
             on = "-".join(filter(None, [shown(algorithm), servers]))
             by = "" if clients is None else f" by {clients} clients"
             under = f" under {filter_set}" if filter_set else ""
-            yield dataset, f"there is no series of {on}{by}{under}"
+            yield dataset, f"it lacks a series of {on}{by}{under}"
 
 
 def check_clients_alike(points: Sequence[CheckedPoint], findings: Findings, refuses: bool) -> None:
