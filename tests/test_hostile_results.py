@@ -77,7 +77,9 @@ def test_what_is_drawn_leaves_hostile_results_out(command):
 def test_an_attribute_that_is_no_number_sets_a_result_of_ours_aside(good, name, kind):
     set_attribute(good, name, VALUES[kind])
     for read in (read_attributes, read_result):
-        with pytest.raises(UserError, match=rf"x\.hdf5 is not a result: its attribute '{name}' is ") as raised:
+        with pytest.raises(
+            UserError, match=rf"x\.hdf5 is not a result: its attribute '{name}' is "
+        ) as raised:
             read(good)
         assert len(str(raised.value)) < 250 and str(raised.value).isprintable()
     assert damage(good), "run.py measures it again"

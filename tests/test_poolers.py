@@ -293,9 +293,7 @@ def test_what_is_not_installed_or_too_old_is_refused(monkeypatch, tmp_path):
         old.check("transaction-local")
     monkeypatch.setattr(pgbouncer, "_SYSTEM_FOLDERS", ())
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(
-        PostgresError, match="pgbouncer is not in PATH: install it .* apt install pgbouncer"
-    ):
+    with pytest.raises(PostgresError, match="pgbouncer is not in PATH: install it .* apt install pgbouncer"):
         PGVectorExact("euclidean").set_servers("pooler", pooler=SESSION)
     other = tmp_path / "pgbouncer"
     other.write_text("#!/bin/sh\necho nothing of it\n")

@@ -56,7 +56,7 @@ def test_two_releases_are_two_curves(folder):
     [
         ("pgvector_hnsw:0.6.2", "pgvector 0.6.2 is not here: `python install.py --local"),
         ("pgvector_hnsw:0.1", "--archive FILE takes one that you have; there are wheels with"),
-        ("vchord:1.0.0", "no build 1.0.0 of 'vchord' is installed"),
+        ("vchord:1.0.0", "'vchord' has no build 1.0.0"),
         ("bruteforce-numpy:2", "has one version here, and a tag names another: leave it out"),
     ],
 )

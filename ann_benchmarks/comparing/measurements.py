@@ -164,7 +164,7 @@ METRICS: dict[str, ComparedMetric] = {
 }
 
 
-def by_key(side: Iterable[MeasuredPoint]) -> dict[Key, list[MeasuredPoint]]:
+def group_by_key(side: Iterable[MeasuredPoint]) -> dict[Key, list[MeasuredPoint]]:
     """Return the repetitions of each point."""
     groups: dict[Key, list[MeasuredPoint]] = {}
     for point in side:

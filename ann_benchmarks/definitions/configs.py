@@ -55,7 +55,7 @@ class BrokenConfig:
 def read_configs(folder: Path) -> tuple[list[Config], list[BrokenConfig]]:
     """Read FOLDER/*/config.yml in the order of the folders' names; `base` holds no algorithm."""
     if not folder.is_dir():
-        raise UserError(f"--definitions must name a folder of algorithm definitions: {folder} is not a folder")
+        raise UserError(f"--definitions must name a folder of algorithm definitions, and {folder} is not one")
     configs: list[Config] = []
     broken: list[BrokenConfig] = []
     owners: dict[str, Path] = {}

@@ -175,10 +175,10 @@ def split_parts(monitored: Monitored) -> list[Part]:
     places = [place for place, (phase, _) in enumerate(stretches) if phase in (*MEASURED, *WRITTEN)]
     first = places[0] if places else len(stretches)
     parts = [stretches[:first], stretches[first : places[-1] + 1] if places else []]
-    return [part for part in map(without_ends, parts) if part]
+    return [part for part in map(strip_unnamed, parts) if part]
 
 
-def without_ends(part: Part) -> Part:
+def strip_unnamed(part: Part) -> Part:
     """Leave out what has no name before and after all that has one."""
     named = [place for place, (phase, _) in enumerate(part) if phase != OTHER]
     return part[named[0] : named[-1] + 1] if named else []

@@ -77,7 +77,7 @@ def functions(scale: Scale) -> tuple[Transform, Transform]:
     return by_name[scale.name]
 
 
-def with_room(values: Sequence[float], ends: Sequence[float], scale: Scale) -> list[float]:
+def add_room(values: Sequence[float], ends: Sequence[float], scale: Scale) -> list[float]:
     """Return the values, and the ends of bars around them as far as the axis is to reach for these.
 
     A few wide intervals must not press the points together: what is further away leaves the picture.

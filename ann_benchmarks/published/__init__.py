@@ -53,7 +53,7 @@ class PublishedTable:
                     f"{self.place}: the table '{self.name}' has no column '{column}': it has {known}"
                 )
 
-    def in_unit(self, column: str, unit: str) -> float:
+    def find_factor(self, column: str, unit: str) -> float:
         """Return how many of a unit one of a column's is; UserError if they measure different things."""
         own = self.columns[column]
         if own == unit:

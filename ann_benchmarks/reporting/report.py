@@ -225,7 +225,7 @@ def write_json(
             }
             for chapter in report.chapters
         ],
-        "points": [run.as_data() for run in runs],
+        "points": [run.dump() for run in runs],
         # The samples of its monitoring are for pictures, and stay in its file.
         "records": [asdict(replace(one, monitoring=None)) | {"path": one.path.as_posix()} for one in records],
     }

@@ -88,7 +88,7 @@ class Console:
                 say(f"which points these are: report.json of report.py --dataset {self._dataset}")
 
 
-def what_is_to_do(jobs: Sequence[Job], finished: int) -> str:
+def describe_work(jobs: Sequence[Job], finished: int) -> str:
     """Say how many definitions are to be built, or points to be measured."""
     builds = [job for job in jobs if job.execution.build_only]
     if builds:

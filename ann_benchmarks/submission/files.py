@@ -76,7 +76,7 @@ def checked_path(name: str) -> str:
     return name
 
 
-def without_brackets(name: str) -> str:
+def remove_brackets(name: str) -> str:
     """Return the name of a file or folder as a bundle has it: placeholders in it have no brackets."""
     return PLACEHOLDER.sub(r"\1", name)
 

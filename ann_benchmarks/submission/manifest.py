@@ -147,17 +147,17 @@ def _no_number(word: str) -> NoReturn:
     raise UserError(f"{word} is not a number")
 
 
-def _between(least: float, most: float) -> tuple[str, Callable[[Any], Any]]:
+def _describe_range(least: float, most: float) -> tuple[str, Callable[[Any], Any]]:
     return f"from {least:g} to {most:g}", lambda value: least <= value <= most
 
 
 # By the names of fields: what a value must be, in words, and whether it is.
 _MUST_BE: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    **dict.fromkeys(("rows", "dimension", "queries"), _between(1, 2**63)),
-    **dict.fromkeys(("count", "clients"), _between(1, 2**31)),
-    **dict.fromkeys(("recall", "target_recall"), _between(0, 1)),
-    **dict.fromkeys(("qps", "qps_low", "qps_high", "p99"), _between(0, 1e100)),
-    "bytes": _between(0, 2**63),
+    **dict.fromkeys(("rows", "dimension", "queries"), _describe_range(1, 2**63)),
+    **dict.fromkeys(("count", "clients"), _describe_range(1, 2**31)),
+    **dict.fromkeys(("recall", "target_recall"), _describe_range(0, 1)),
+    **dict.fromkeys(("qps", "qps_low", "qps_high", "p99"), _describe_range(0, 1e100)),
+    "bytes": _describe_range(0, 2**63),
     "sha256": ("64 hexadecimal digits", re.compile(r"[0-9a-f]{64}").fullmatch),
     "fingerprint": ("16 hexadecimal digits", re.compile(r"[0-9a-f]{16}").fullmatch),
     "commit": ("a commit of git", re.compile(r"([0-9a-f]{40}([0-9a-f]{24})?(-changed)?)?").fullmatch),

@@ -82,7 +82,7 @@ def read_release(archive: Path, extension: str) -> ExtensionRelease:
     named = _control_value(controls, "module_pathname")
     for value in filter(None, (version, named and PurePosixPath(named).name)):
         if ".." in value or not re.fullmatch(r"[\w$][\w.+~-]*", value):
-            raise PostgresError(f"{archive}: its {control} names '{value}', which is not a version or file name")
+            raise PostgresError(f"{archive}: its {control} names '{value}', not a version or file name")
     library = f"{PurePosixPath(named or extension).name}.so"
     libraries = {PurePosixPath(path).name for path in files}
     if named is None and library not in libraries and f"{extension}-{version}.so" in libraries:

@@ -152,7 +152,7 @@ def check_extension(extension: str, version: str) -> None:
     if extension != EXTENSION:
         raise PostgresError(
             "with --local, a tag is a release of pgvector, or a build that is installed under that name;"
-            f" no build {version} of '{extension}' is installed: leave the tag out, or `python install.py --local"
+            f" '{extension}' has no build {version}: leave the tag out, or `python install.py --local"
             f" --algorithm NAME:{version} --archive FILE`; without --local, a tag is an image's"
         )
 

@@ -54,7 +54,7 @@ class QueryStatement:
         """Return the class of its sessions where it is not QuerySession."""
         return None
 
-    def of_clients(self, clients: int) -> Sequence["QueryStatement"]:
+    def split_for_clients(self, clients: int) -> Sequence["QueryStatement"]:
         """Return what each client sends: all the same."""
         return [self] * clients
 

@@ -201,7 +201,7 @@ class LabelsKind(ColumnKind):
         return str(value)
 
     def pieces(self, values: Any, place: Callable[[int], str]) -> list[Any]:
-        """Return lengths and arrays: without a dimension where there are no labels, else with one.
+        """Return lengths and arrays: without a dimension where the row has no label, else with one.
 
         All words of a row have four bytes: its length, dimensions, has nulls, type, and with labels their
         number, the first place, and for each its length and value.

@@ -63,7 +63,7 @@ def _ask(
     owner, engine = uuid.uuid4().hex, client.info()
     sandbox = Sandbox(
         replace(image, needs_gpus=False),  # nothing is computed, and a machine that builds may have none
-        ContainerAccount.for_image(image, client),
+        ContainerAccount.choose(image, client),
         owner,
         memory_of_each(request.memory, request.parallelism, engine.get("MemTotal")),
         cpus_of_each(request.cpuset, request.parallelism, engine.get("NCPU"))[0],

@@ -85,7 +85,7 @@ def check_bundle(
                 continue
             check_point(point, point.file in claimed, findings, real)
             findings.refuse_each(point.file, "duplicate", copies.problems(point), LEAVE_OUT)
-            points.append(point.without_arrays())
+            points.append(point.drop_arrays())
     for rule, problems, advice in TOGETHER:
         for file, problem in problems(points):
             findings.refuse(file, rule, problem, advice)

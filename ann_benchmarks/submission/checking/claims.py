@@ -71,7 +71,7 @@ def _claim_problems(claim: ClaimedPoint, point: CheckedPoint) -> Iterator[str]:
         "dataset": (claim.dataset, point.dataset),
         "count": (claim.count, point.count),
         # What tells servers apart is named in the report by their differences.
-        "series": (claim.series.partition(" (")[0], point.series.without("environment").label),
+        "series": (claim.series.partition(" (")[0], point.series.drop("environment").label),
         "clients": (claim.clients, point.series.clients or 1),
         "filter": (claim.filter, point.series.filter),
         "batch": (claim.batch, point.series.batch),
@@ -154,7 +154,7 @@ def find_point(row: Mapping[str, Any], known: Mapping[Any, Sequence[CheckedPoint
 
 def _names(label: str, series: Series) -> bool:
     """Whether a curve's label, or the folder of one, is that of a series, whatever tells servers apart."""
-    plain = series.without("environment").label
+    plain = series.drop("environment").label
     return any(
         text == plain or text.startswith((f"{plain} (", f"{plain}{BESIDE}"))
         for text in (label, label.removesuffix(BATCH))

@@ -59,7 +59,7 @@ class Expected:
 
         A bundle does not say of which type its points are: there is a mapping for each that may be.
         """
-        configs = [self._with_groups(config) for config in known_configs()]
+        configs = [self._replace_groups(config) for config in known_configs()]
         dataset, series = point.facts, point.series
         for point_type in POINT_TYPES:
             found: dict[str, list[list[Any]]] = defaultdict(list)
@@ -71,7 +71,7 @@ class Expected:
             if found:
                 yield dict(found)
 
-    def _with_groups(self, config: Config) -> Config:
+    def _replace_groups(self, config: Config) -> Config:
         groups = self.groups or {}
 
         def replaced(entry: dict[str, Any]) -> dict[str, Any]:
@@ -245,8 +245,8 @@ def check_clients_alike(points: Sequence[CheckedPoint], findings: Findings, refu
     for point in points:
         if point.is_open or point.series.clients is None:
             continue
-        plain = point.series.without("algorithm", "servers", "settings", "environment", "clients")
-        own = f"{point.series.without('clients').folder}/{point.name}.hdf5"
+        plain = point.series.drop("algorithm", "servers", "settings", "environment", "clients")
+        own = f"{point.series.drop('clients').folder}/{point.name}.hdf5"
         by_point = measured.setdefault((point.dataset, point.count, plain), {})
         by_point.setdefault(own, set()).add(point.series.clients)
     for (dataset, count, _), by_point in measured.items():

@@ -166,7 +166,7 @@ class CheckedPoint:
         except (ValueError, OverflowError):
             return None
 
-    def without_arrays(self) -> "CheckedPoint":
+    def drop_arrays(self) -> "CheckedPoint":
         """Return the same with the attributes alone, so that thousands fit into memory."""
         none = np.empty(0)
         stored = StoredPoint(self.stored.path, self.attrs, none, none, none)

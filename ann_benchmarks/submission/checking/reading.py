@@ -158,7 +158,8 @@ def _check_members(file: h5py.File) -> None:
             if isinstance(member, h5py.Group):
                 waiting.append(member)
             elif not isinstance(member, h5py.Dataset) or (problem := _array_problem(file, member)):
-                raise UserError(f"'{name}' {problem if isinstance(member, h5py.Dataset) else 'is not an array'}")
+                what = problem if isinstance(member, h5py.Dataset) else "is not an array"
+                raise UserError(f"'{name}' {what}")
             else:
                 _check_attributes(member)
 
