@@ -2,7 +2,7 @@
 # make demo    a recall/QPS frontier of pgvector HNSW, measured on this machine
 # make test    unit tests, and tests on one embedded server: minutes
 # make test-all    every test, also with many servers, kills, hostile inputs, containers, tiers and a browser
-# make lint    ruff, mypy and import-linter (which floor imports which)
+# make lint    ruff, mypy, import-linter (which floor imports which) and tests/house.py (names, messages, sizes)
 # make lock    new versions of the dependencies into the lock files
 
 PYTHON ?= python3
@@ -31,6 +31,7 @@ lint: .venv/dev
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m tests.house
 
 format: .venv/dev
 	$(BIN)/ruff check --fix

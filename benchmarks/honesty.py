@@ -77,7 +77,7 @@ def steady(args: argparse.Namespace) -> Iterator[Row]:
 
 
 def steady_row(share: float, service: float, seconds: float, warmup: str, repetitions: int) -> Row:
-    """Return what points of five runs show, over theory; without a warm-up there is no lead-in."""
+    """Return what points of five runs show, over theory; without a warm-up, there is nothing to lead in."""
     rng = np.random.default_rng(round(1e6 * service))
     algo = Computed(service, partial(rng.exponential, service))
     runs = measure(algo, Load(1, seconds=seconds, rate=share / service), RUNS * repetitions, warmup)

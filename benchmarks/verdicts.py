@@ -151,15 +151,15 @@ def factors(rng: np.random.Generator, sets: int, _: int) -> Iterator[Row]:
         one, every = [], []
         for _set in range(sets):
             rates = turns(rng, INDEXES + 1, rounds, noise, 0.98) - slower[:, np.newaxis]
-            one.append(over_one(results([INDEXES, 1], rates, 0.0)))
-            every += over_each(results([1] * INDEXES, rates[:-1], 0.0), apart)
+            one.append(find_best_factor(results([INDEXES, 1], rates, 0.0)))
+            every += find_each_factor(results([1] * INDEXES, rates[:-1], 0.0), apart)
         sure = [factor for factor, is_sure in every if is_sure]
         figures = {"6 against 1": float(np.mean(one)), "6 algorithms": float(np.mean([f for f, _ in every]))}
         figures |= {"where sure": float(np.mean(sure)) if sure else math.nan, "sure": len(sure) / len(every)}
         yield Row(f"runs {noise:.0%}, {apart:.0%} apart, {rounds} rounds", figures)
 
 
-def over_one(runs: Sequence[Run]) -> float:
+def find_best_factor(runs: Sequence[Run]) -> float:
     """Return the factor between an algorithm's best index and the other algorithm's, which is as fast."""
     contest = Comparison(1, runs, TARGET).contest
     (ratio,) = contest.ratios().values()
@@ -167,7 +167,7 @@ def over_one(runs: Sequence[Run]) -> float:
     return ratio.value if is_first else 1 / ratio.value
 
 
-def over_each(runs: Sequence[Run], apart: float) -> list[tuple[float, bool]]:
+def find_each_factor(runs: Sequence[Run], apart: float) -> list[tuple[float, bool]]:
     """Return each factor of the first over another, divided by the true one, and whether it is sure."""
     contest = Comparison(1, runs, TARGET).contest
     first = int(next(iter(contest.standings))[1:])

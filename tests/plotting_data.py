@@ -36,9 +36,9 @@ def figure_of(chart):
     return found[0]
 
 
-def as_json(runs):
+def dump_json(runs):
     """Return what can be compared: nan is not equal to itself."""
-    return json.dumps([run.as_data() for run in runs])
+    return json.dumps([run.dump() for run in runs])
 
 
 def make_truth(name, metric="euclidean", queries=1000, neighbours=10, distances=None, folder=Path("data")):

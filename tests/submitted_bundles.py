@@ -59,7 +59,7 @@ def put_result(folder, dataset, series, arguments, recall, qps, **attrs):
         "clients": series.clients or 1,
         "run_seconds": [1 / qps] * 3,
         **attrs,
-        ATTRIBUTE: series.as_json(),
+        ATTRIBUTE: series.dump_json(),
     }
     attrs |= {"build_arguments": '["euclidean", {"M": 16}]', "algo": series.label}
     with pytest.MonkeyPatch.context() as patch:

@@ -54,7 +54,7 @@ BUNDLES = (
               lambda folder: claimed(folder).unlink()),
     Tampering("a series of clients removed", "complete", "2 clients",
               lambda folder: point_files(folder, "part-c2")[0].unlink()),
-    Tampering("a file added", "files", "is no part of a bundle",
+    Tampering("a file added", "files", "does not belong to a bundle",
               lambda folder: (folder / "more.txt").write_text("x")),
     Tampering("a point twice", "duplicate", "is the same point as",
               lambda folder: shutil.copy(first(folder), first(folder).with_name("euclidean_8_500.hdf5"))),

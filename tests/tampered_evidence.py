@@ -124,7 +124,7 @@ EVIDENCE = (
     Tampering("a table of NUL", "report", "", replace_in("report/points.csv", lambda text: "\0" * 100)),
     Tampering("an experiment of garbage", "readable", "",
               lambda folder: (folder / "experiment.yml").write_bytes(b"steps: {")),
-    Tampering("prices that are none", "readable", "",
+    Tampering("prices that are invalid", "readable", "",
               lambda folder: (folder / "prices.yml").write_text("currency: USD")),
 )  # fmt: skip
 EVIDENCE_OF_LOADS = (

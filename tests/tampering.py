@@ -91,7 +91,7 @@ def relabel(folder: Path, name: str, attrs: dict[str, Any], **fields: Any) -> No
     old = folder / RESULTS / name
     for path in old.glob("*.hdf5"):
         series = series_from(json.loads(attributes(path)["series"])).replaced(**fields)
-        set_attributes(path, series=series.as_json(), algo=series.label, **attrs)
+        set_attributes(path, series=series.dump_json(), algo=series.label, **attrs)
     old.rename(old.with_name(series.folder))
 
 

@@ -11,7 +11,7 @@ from ann_benchmarks.plotting.draw import draw as draw_picture
 from ann_benchmarks.reporting.answer import statements
 from ann_benchmarks.reporting.content import Shown
 from ann_benchmarks.reporting.kinds import make
-from ann_benchmarks.results.at_recall import at_recall, indexes_at_recall, ratio_of_throughputs
+from ann_benchmarks.results.at_recall import find_at_recall, indexes_at_recall, ratio_of_throughputs
 from ann_benchmarks.results.export import write_csv
 from ann_benchmarks.views.memory import needs
 
@@ -176,9 +176,9 @@ def test_bars_grow_with_what_other_queries_would_change():
 
 
 def test_the_same_arguments_find_the_same_neighbours():
-    found = at_recall({ram: [make_run(ram=ram, recall=0.96)] for ram in (1, "all")}, 0.95)
+    found = find_at_recall({ram: [make_run(ram=ram, recall=0.96)] for ram in (1, "all")}, 0.95)
     same = ratio_of_throughputs(found[1], found["all"]).interval
-    found = at_recall({name: [make_run(name, recall=0.96)] for name in "ab"}, 0.95)
+    found = find_at_recall({name: [make_run(name, recall=0.96)] for name in "ab"}, 0.95)
     other = ratio_of_throughputs(found["a"], found["b"]).interval
     assert other.high / other.low > 1.2 * same.high / same.low
 
@@ -240,7 +240,7 @@ def test_a_recall_above_the_target_that_other_queries_would_not_repeat_leaves_do
 def test_what_doubt_about_recalls_hides_is_still_slower_as_it_was_measured():
     """Who missed nothing may miss one in a thousand, or in a million."""
     runs = {name: [in_rounds(name, rate, 1.0)] for name, rate in (("a", 6000.0), ("b", 600.0))}
-    found = at_recall(runs, 0.95)
+    found = find_at_recall(runs, 0.95)
     slower = ratio_of_throughputs(found["a"], found["b"])
     assert 9 < slower.interval.low < 10 and not slower.is_fair and not slower.is_sure
     assert "a and b cannot be told apart" in said_of([run for of_one in runs.values() for run in of_one])
@@ -255,7 +255,7 @@ def test_what_is_moved_from_a_higher_recall_is_moved_along_its_own_line():
 
 def test_a_slower_base_at_a_higher_recall_is_brought_to_that_of_the_faster_one():
     slow, fast = (
-        at_recall({name: [in_rounds(name, rate, recall)]}, 0.95)[name]
+        find_at_recall({name: [in_rounds(name, rate, recall)]}, 0.95)[name]
         for name, rate, recall in (("slow", 80.0, 0.991), ("fast", 100.0, 0.99))
     )
     ratios = ratio_of_throughputs(slow, fast), ratio_of_throughputs(fast, slow)

@@ -180,12 +180,12 @@ def test_what_an_index_lacks_is_said_before_anything_is_loaded(plugin_server: Se
 
 
 def test_a_query_with_too_many_items_of_its_own_is_refused():
-    column = SetColumn.of(SETS)
+    column = SetColumn.fit(SETS)
     column.literal(np.arange(10**6, 10**6 + SPARE_BITS))
     with pytest.raises(PostgresError, match="a query has 65 items that no row has"):
         column.literal(np.arange(10**6, 10**6 + SPARE_BITS + 1))
 
 
 def test_other_sets_are_another_table():
-    marks = [SetColumn.of(sets).rows(sets).fingerprint() for sets in (SETS, SETS[::-1], SETS[1:], [*SETS])]
+    marks = [SetColumn.fit(sets).rows(sets).fingerprint() for sets in (SETS, SETS[::-1], SETS[1:], [*SETS])]
     assert len(set(marks)) == 3

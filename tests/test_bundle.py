@@ -330,7 +330,7 @@ def test_the_contact_alone_may_be_private(results):
         (["--bundle", "out", "--contact", "a\nb"], "one printable line"),
         (["--bundle", "out", "--division", "closed"], "invalid choice: 'closed'"),
         (["--bundle", ""], "must be the path of a file"),
-        (["--bundle", "out", "--algorithm", "nothing"], "there are no results of 'nothing'"),
+        (["--bundle", "out", "--algorithm", "nothing"], "no results of 'nothing'"),
     ],
 )
 def test_the_command_says_what_is_wrong(results, words, line, monkeypatch, capsys):

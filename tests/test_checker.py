@@ -93,7 +93,7 @@ def test_the_projects_experiments_say_what_to_measure(tmp_path: Path, mini: bool
             assert step.datasets
             assert all(clients > 0 for clients in step.clients)
     (tmp_path / "experiment.yml").write_text("title: mine\nsteps: []\n")
-    with pytest.raises(UserError, match="no experiment 'writes' of this release"):
+    with pytest.raises(UserError, match="not the experiment 'writes' of this release"):
         complete.expected_steps(tmp_path, replace(manifest, experiment="writes"))
 
 
@@ -104,7 +104,7 @@ def test_an_experiment_on_one_server_is_not_complete_on_shards():
     assert step.fits(whole) and not step.fits(parts)
     assert replace(step, servers=["shards4-fdw"]).fits(parts)
     assert Expected().fits(parts)
-    assert list(missing_series(step, [parts])) == [("mine", "there is no series of hnsw")]
+    assert list(missing_series(step, [parts])) == [("mine", "it lacks a series of hnsw")]
     pooled = SimpleNamespace(dataset="mine", series=Series("hnsw", pooler="pgbouncer:session"))
     assert not step.fits(pooled) and Expected().fits(pooled)
 
@@ -126,7 +126,7 @@ def test_each_kind_of_servers_that_an_experiment_compares_has_a_series():
     points = [SimpleNamespace(dataset="mine", series=one) for one in series]
     assert all(step.fits(point) for point in points)
     for kept, lacks in ((points, []), (points[:1], ["hnsw-shards2-fdw"]), (points[1:], ["hnsw"])):
-        assert list(missing_series(step, kept)) == [("mine", f"there is no series of {one}") for one in lacks]
+        assert list(missing_series(step, kept)) == [("mine", f"it lacks a series of {one}") for one in lacks]
 
 
 def test_a_filtered_series_is_of_the_groups_for_filters_alone(monkeypatch: pytest.MonkeyPatch):

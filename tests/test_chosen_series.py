@@ -34,7 +34,9 @@ def test_after_an_experiment_of_many_loads_one_is_drawn(tmp_path, monkeypatch, c
     ]
     for series in every:
         memory = {} if series.tier_memory.endswith("all") else {"tier_ram": 1 << 20}
-        make_result("mine", series.label, "x", truth, 0.9, 1e-3, series=series.as_json(), tier="t", **memory)
+        make_result(
+            "mine", series.label, "x", truth, 0.9, 1e-3, series=series.dump_json(), tier="t", **memory
+        )
     draw_picture(request_of("mine"))
     assert capsys.readouterr().out.splitlines()[-2:] == [
         "drawn: 1 client, cgroup-sb64MB-ramall, with the most points; --facet tier draws a panel for each"
@@ -44,7 +46,7 @@ def test_after_an_experiment_of_many_loads_one_is_drawn(tmp_path, monkeypatch, c
     for family in families:
         series = Series(family, clients=4)
         for argument in ("a", "b"):
-            make_result("mine", series.label, argument, truth, 0.9, 1e-3, series=series.as_json())
+            make_result("mine", series.label, argument, truth, 0.9, 1e-3, series=series.dump_json())
     draw_picture(request_of("mine"))
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("left out: c1-cgroup-sb64MB-ramall (3 points), ") and said[0].endswith(
@@ -56,7 +58,7 @@ def test_after_an_experiment_of_many_loads_one_is_drawn(tmp_path, monkeypatch, c
     assert capsys.readouterr().out.endswith("algorithms: 39)\n")
     draw_picture(request_of("mine", series=["vchord-c16*", "*-c4"]))
     assert capsys.readouterr().out.endswith("algorithms: 9)\n")
-    with pytest.raises(UserError, match=r"--series: there is no series 'vchrod-c4'; did you mean"):
+    with pytest.raises(UserError, match=r"--series: unknown series 'vchrod-c4'; did you mean"):
         draw_picture(request_of("mine", series=["vchrod-c4"]))
 
 

@@ -625,12 +625,12 @@ def test_containers_are_never_roots_unless_their_image_says_so(monkeypatch):
     root = Image("x", "1", False, True, ())
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(os, "getegid", lambda: 100)
-    assert ContainerAccount.for_image(IMAGE, client_with()) == ContainerAccount(1000, 100)
-    assert ContainerAccount.for_image(root, client_with()) == ContainerAccount(0, 0)
+    assert ContainerAccount.choose(IMAGE, client_with()) == ContainerAccount(1000, 100)
+    assert ContainerAccount.choose(root, client_with()) == ContainerAccount(0, 0)
     for option in ("name=rootless", "name=userns"):
-        assert ContainerAccount.for_image(IMAGE, client_with("name=seccomp", option)).uid not in (0, 1000)
+        assert ContainerAccount.choose(IMAGE, client_with("name=seccomp", option)).uid not in (0, 1000)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert ContainerAccount.for_image(IMAGE, client_with()).uid != 0
+    assert ContainerAccount.choose(IMAGE, client_with()).uid != 0
 
 
 def test_files_that_build_arguments_name_are_mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

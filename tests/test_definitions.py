@@ -144,7 +144,7 @@ def test_a_broken_config_is_fatal_only_to_its_own_algorithm(tmp_path):
     assert config_warnings(configs, broken, "a") == warnings
     with pytest.raises(UserError, match="'arks'"):
         config_warnings(configs, broken, "other")
-    with pytest.raises(UserError, match="no algorithm 'goood'; known are: a"):
+    with pytest.raises(UserError, match="unknown algorithm 'goood'; known are: a"):
         config_warnings(configs, broken, "goood")
 
 

@@ -46,7 +46,7 @@ steps:
   tables: [{kind: points}]
 - name: third
   run: {algorithm: bruteforce-numpy, dataset: no-such-dataset}
-  mini: {skip: there is none}
+  mini: {skip: not measured here}
 findings:
 - {says: it finds all, published: "1.0", compare: value, metric: recall, of: {step: first}, least: 0.999}
 - {says: two are slower, published: "2", compare: ratio, of: {step: second, clients: 2},
@@ -106,7 +106,7 @@ MISTAKES = [
     ("clients: [1, 2]", "clients: [1, 0]", r":9: argument --clients: .*'0' is not a whole number"),
     ("runs: 2, duration: 0.3", "local: true", r":9: unknown option 'local'"),
     ("run: {runs: 2, count: 5}", "run: {runs: {a: 1}}", r":6: the option 'runs' cannot be {'a': 1}"),
-    ("mini: {skip: there is none}", "mini: {scip: x}", r":13: unknown key 'scip'.*did you mean 'skip'"),
+    ("mini: {skip: not measured here}", "mini: {scip: x}", r":13: unknown key 'scip'.*did you mean 'skip'"),
     ("{kind: points}", "{kind: pionts}", r":10: unknown kind 'pionts'; did you mean 'points'"),
     ("compare: value", "compare: sum", r":15: unknown comparison 'sum'; known are: ratio"),
     ("of: {step: first}", "of: {step: forst}", r":15: unknown step 'forst'; did you mean 'first'"),
@@ -134,7 +134,7 @@ def test_a_miniature_differs_where_it_says_so(tmp_path, options):
     assert full.steps[0].arguments[-2:] == ["--runs", "1"] and not full.steps[0].text
     assert mini.steps[0].arguments[-4:] == ["--runs", "2", "--count", "5"] and mini.steps[0].text == "smaller"
     assert full.steps[1] == mini.steps[1]
-    assert (full.steps[2].skip, mini.steps[2].skip) == ("", "there is none")
+    assert (full.steps[2].skip, mini.steps[2].skip) == ("", "not measured here")
 
 
 def test_names_and_unknown_names(tmp_path, monkeypatch, options):
@@ -145,7 +145,7 @@ def test_names_and_unknown_names(tmp_path, monkeypatch, options):
     assert report_arguments(shipped, ["--local"]) == ["--experiment", "storage", "--mini", "--local"]
     own = read_experiment(written(tmp_path, SMALL), False, options)
     assert report_arguments(own, []) == ["--experiment", str(tmp_path / "small.yml")]
-    with pytest.raises(UserError, match="there is no experiment 'storag': give a file, or one of .*storage"):
+    with pytest.raises(UserError, match="unknown experiment 'storag': give a file, or one of .*storage"):
         find_experiment("storag")
 
 
@@ -184,7 +184,7 @@ def test_an_experiment_is_carried_out_and_goes_on(tmp_path, monkeypatch):
     assert str(tmp_path) not in (tmp_path / "bundle" / "report" / "report.md").read_text()
     _, report = report_of(str(path), True, make_parser(), ["--local"], every_job)
     assert [finding.verdict for finding in report.findings][1:] == ["not testable here", "not measured"]
-    assert report.chapters[2] == Chapter(report.chapters[2].title, "Left out: there is none.")
+    assert report.chapters[2] == Chapter(report.chapters[2].title, "Left out: not measured here.")
 
 
 def test_a_report_gets_no_dataset(tmp_path, monkeypatch):

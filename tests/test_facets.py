@@ -82,7 +82,7 @@ def results(tmp_path, monkeypatch):
             series = Series(family, clients=clients)
             for recall in (0.9, 0.95, 0.99):
                 seconds = 1e-3 / clients / (1.1 - recall)
-                more = {"series": series.as_json(), "qps_low": 0.9 / seconds, "qps_high": 1.1 / seconds}
+                more = {"series": series.dump_json(), "qps_low": 0.9 / seconds, "qps_high": 1.1 / seconds}
                 make_result("d", series.label, f"{recall}", truth, recall, seconds, **more)
 
 
@@ -99,7 +99,7 @@ def test_panels_of_other_metrics(results, options, capsys):
     ("options", "message"),
     [
         ({"published": "100m"}, "leave out --facet or --published"),
-        ({"series": ["c-1"]}, "--series: there is no series 'c-1'"),
+        ({"series": ["c-1"]}, "--series: unknown series 'c-1'"),
     ],
 )
 def test_mistakes_have_a_line(results, options, message):

@@ -66,12 +66,12 @@ def test_every_field_names_a_folder_and_is_stored(folder, own):
     assert series.folder == folder and series.name + series.conditions == folder.split("@")[0].removesuffix(
         "-batch"
     )
-    assert series_of({ATTRIBUTE: series.as_json()}, "x") == pickle.loads(pickle.dumps(series)) == series
+    assert series_of({ATTRIBUTE: series.dump_json()}, "x") == pickle.loads(pickle.dumps(series)) == series
     assert hash(series_from(series.values)) == hash(series)
     for name, value in own.items():
         assert series.only(name).values == Series("").replaced(**{name: value}).values
-        assert series.without(name) != series and FIELDS[name].group in GROUPS
-    assert series.without(*own) == Series("hnsw") and series.is_plain_but_for("algorithm", *own)
+        assert series.drop(name) != series and FIELDS[name].group in GROUPS
+    assert series.drop(*own) == Series("hnsw") and series.is_plain_but_for("algorithm", *own)
 
 
 def test_every_field_has_a_label():
@@ -111,7 +111,7 @@ def test_a_new_field_is_asked_for_measured_and_stored(colour):
     assert job.series.colour == "red" and job.series.attributes == {"colour": "red"}
     assert job.path([1]).parent.name == "some-colour-red" and str(job.procedure).endswith("in red")
     assert StepPoint("s", job, [1], make_run()).matches("colour", "red")
-    assert series_of({ATTRIBUTE: job.series.as_json()}, "x").colour == "red"
+    assert series_of({ATTRIBUTE: job.series.dump_json()}, "x").colour == "red"
     assert series_of({ATTRIBUTE: '{"algorithm": "a", "colour": 5}', "algo": "b"}, "x") == Series("b")
 
 
@@ -146,7 +146,7 @@ def test_a_new_field_is_compared_and_checked(colour):
     assert list(field_problems(point("x", red))) == ["does not say colour, and its series does"]
     assert list(field_problems(point("x", red, colour="blue"))) == ["says colour blue, and its series red"]
     assert "colour" not in checked_attributes({"colour": [5]}, ())
-    assert red.label == "hnsw-colour-red" and json.loads(red.as_json())["colour"] == "red"
+    assert red.label == "hnsw-colour-red" and json.loads(red.dump_json())["colour"] == "red"
 
 
 def test_a_facet_of_servers():

@@ -132,7 +132,7 @@ def test_clients_on_a_cluster_send_queries_with_filters(plugin_server: Server):
 
 def test_the_room_for_locks_is_that_of_the_manual(plugin_server: Server):
     with plugin_server.connect() as connection:
-        assert LockRoom.of(connection, True).size == 64 * 500
+        assert LockRoom.read(connection, True).size == 64 * 500
 
 
 @pytest.mark.parametrize("division", ["none", "partial", "partitions"])

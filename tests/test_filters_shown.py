@@ -48,7 +48,7 @@ def test_a_result_stands_at_the_recall_that_its_completeness_allows(recall, comp
 
 def test_throughput_lies_between_the_points_around_the_required_completeness():
     runs = [make_filtered("a", TENTH, 400, 0.97, 0.98), make_filtered("a", TENTH, 100, 0.98, 0.995)]
-    at = group_by_filter(runs, 0.95)[0].at_recall["a"]
+    at = group_by_filter(runs, 0.95)[0].standings["a"]
     assert len(at.runs) == 2 and at.qps == pytest.approx(200, rel=0.02)  # half of the rows is lacking between
 
 
@@ -105,7 +105,7 @@ def test_an_impossible_share_of_rows_is_left_out(share):
 def test_a_line_is_broken_where_a_strategy_does_not_reach_the_recall():
     runs = [make_filtered("a", f"uniform:{s:g}", 100, r) for s, r in ((0.5, 0.96), (0.1, 0.5), (0.01, 0.96))]
     (panel,) = filter_panels(view_filters(runs, 0.95))
-    points = panel.points(["a"], lambda one: {name: (at.qps, None) for name, at in one.at_recall.items()})
+    points = panel.points(["a"], lambda one: {name: (at.qps, None) for name, at in one.standings.items()})
     assert [math.exp(point.x) for point in points["a"]] == pytest.approx([0.01, 0.1, 0.5])
     assert [math.isnan(point.y) for point in points["a"]] == [False, True, False]
 

@@ -245,7 +245,7 @@ def test_an_archive_that_is_too_large(tmp_path: Path, monkeypatch: pytest.Monkey
 )
 def test_versions_and_libraries_that_lead_elsewhere(tmp_path: Path, control: bytes) -> None:
     (tmp_path / "x").write_bytes(zipped({**FILES, "share/thing.control": control, "lib/...so": b""}))
-    with pytest.raises(PostgresError, match="which is no version or file name"):
+    with pytest.raises(PostgresError, match="not a version or file name"):
         read_release(tmp_path / "x", "thing")
 
 
@@ -261,12 +261,12 @@ def test_the_command_refuses_on_one_line(tmp_path: Path) -> None:
         words = ("--local", "--algorithm", algorithm, "--archive", archive)
         done = run_program("install.py", *words, cwd=tmp_path, timeout=60)
         assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
-        assert done.stderr.startswith(f"error: {archive} is damaged, or is no .zip")
+        assert done.stderr.startswith(f"error: {archive} is damaged, or not a .zip")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="another system has other devices")
 def test_what_is_no_file(tmp_path: Path) -> None:
     subprocess.run(["mkfifo", tmp_path / "pipe"], check=True)
     for path in (Path("/dev/zero"), tmp_path / "pipe", tmp_path):
-        with pytest.raises(PostgresError, match="it is no file"):
+        with pytest.raises(PostgresError, match="it is not a regular file"):
             read_archive(path)

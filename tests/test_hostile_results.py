@@ -77,7 +77,9 @@ def test_what_is_drawn_leaves_hostile_results_out(command):
 def test_an_attribute_that_is_no_number_sets_a_result_of_ours_aside(good, name, kind):
     set_attribute(good, name, VALUES[kind])
     for read in (read_attributes, read_result):
-        with pytest.raises(UserError, match=rf"x\.hdf5 is no result: its attribute '{name}' is ") as raised:
+        with pytest.raises(
+            UserError, match=rf"x\.hdf5 is not a result: its attribute '{name}' is "
+        ) as raised:
             read(good)
         assert len(str(raised.value)) < 250 and str(raised.value).isprintable()
     assert damage(good), "run.py measures it again"
@@ -133,8 +135,8 @@ def test_only_the_hostile_result_is_left_out_and_the_line_says_why(good, capsys)
         ("references", "'times' holds object"),
         ("group", "it has no times"),
         ("loop", "cannot be read|it has no times"),
-        ("nan", "its times are not all seconds"),
-        ("negative", "its times are not all seconds"),
+        ("nan", "its times must be seconds"),
+        ("negative", "its times must be seconds"),
     ],
 )
 def test_arrays_that_the_file_itself_does_not_hold_are_not_read(good, kind, reason):
@@ -212,5 +214,5 @@ def test_a_record_is_a_file_and_has_its_kinds(tmp_path):
         path.unlink() if not path.is_dir() else path.rmdir()
         path.touch()
         made[name](path)
-        with pytest.raises(UserError, match="is no file of less than"):
+        with pytest.raises(UserError, match="must be a file of less than"):
             read_record(path)

@@ -97,7 +97,7 @@ def test_expansions_are_counted_before_they_are_made(tmp_path: Path) -> None:
     [
         ("name: exact", "name: " + "a" * 300, "'name' has 300 bytes, more than 200"),
         ("name: exact", "name: a/b", "'name' has '/' in it"),
-        ("module: ann", "module: ..ann", "is no module of Python"),
+        ("module: ann", "module: ..ann", "must be a module of Python"),
     ],
 )
 def test_names_of_algorithms(tmp_path: Path, old: str, new: str, message: str) -> None:

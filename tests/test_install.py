@@ -298,7 +298,7 @@ REFUSED = {
     "no control file": (lambda: thing(control=None), "has no thing.control: it holds thing.so"),
     "no script": (lambda: thing(script=None), "has no thing--1.2.0.sql"),
     "no version": (lambda: thing(control=b"comment = ''\n"), "names no default_version"),
-    "another system": (lambda: thing(library=b"MZ\x90\0"), "thing.so is no library for Linux"),
+    "another system": (lambda: thing(library=b"MZ\x90\0"), "thing.so is not a library for Linux"),
     "an unmarked library": (
         lambda: thing(library=some_library()[:4096]),
         "is for PostgreSQL of an unknown version",
@@ -363,7 +363,7 @@ def test_damaged_archives(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"<!DOCTYPE html><title>Sign in</title>" * 99, "is damaged, or is no .zip"), (None, "cannot read")],
+    [(b"<!DOCTYPE html><title>Sign in</title>" * 99, "is damaged, or not a .zip"), (None, "cannot read")],
 )
 def test_no_archive_at_all(tmp_path: Path, content: bytes | None, message: str) -> None:
     path = tmp_path / "page.zip"
@@ -566,7 +566,7 @@ def test_a_wrong_release_yml(command, text: str, message: str) -> None:
 
 def test_what_cannot_be_installed(command, monkeypatch) -> None:
     assert "'other' needs no local installation" in refused("--algorithm", "other")
-    assert refused("--algorithm", "thign") == "there is no algorithm 'thign'; did you mean 'thing'?"
+    assert refused("--algorithm", "thign") == "unknown algorithm 'thign'; did you mean 'thing'?"
     assert (
         refused("--definitions", "plugins")
         == "name an algorithm with --algorithm; there are releases for: thing"

@@ -134,7 +134,7 @@ def test_what_each_is_built_with(folder: Path) -> None:
 
 
 def test_the_projects_own_plugins() -> None:
-    assert "there is no algorithm 'pgvector_hnws'; did you mean 'pgvector_hnsw'?" in refused(
+    assert "unknown algorithm 'pgvector_hnws'; did you mean 'pgvector_hnsw'?" in refused(
         "--algorithm", "pgvector_hnws"
     )
 
@@ -169,7 +169,7 @@ def test_build_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     for wrong, message in (
         (["1A=2"], "'1A=2' is not a build argument: write NAME=VALUE"),
         (["=2"], "is not a build argument"),
-        (["P=./absent.deb"], "there is no file ./absent.deb"),
+        (["P=./absent.deb"], "the file ./absent.deb, which a build argument names, does not exist"),
         ([f"P={package}", f"Q={other}"], "have the same name"),
     ):
         with pytest.raises(UserError, match=message):
@@ -192,7 +192,7 @@ def test_build_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         (["--mirror", "http://x y"], "is not an address"),
         (["--mirror", "http://x/y"], "does not end in /debian"),
         (["--ca-bundle", "absent.pem"], "--ca-bundle: absent.pem cannot be read: No such file"),
-        (["--definitions", "absent"], "there is no folder absent"),
+        (["--definitions", "absent"], "absent is not one"),
         (["--algorithm", "base:a b"], "'a b' must be a tag of an image"),
     ],
 )
@@ -296,7 +296,7 @@ def test_why_a_build_failed(tmp_path: Path) -> None:
             log.write("Step 1/2 : FROM x\nE: of another step\n")
             for letter in "Step 2/2 : RUN y\n" + output:
                 log.write(letter)
-            return log.why(message)
+            return log.explain(message)
 
     assert why("a\n\x1b[91mE: no package\x1b[0m\nb\n") == "step 2/2 ended with status 100: E: no package"
     assert why("a\nE: no\x1b]0;x\x07 package\nb\n").endswith("status 100: E: no ]0;x  package")

@@ -85,7 +85,7 @@ def test_a_path_that_leads_out_of_the_folder_is_refused(tmp_path, content, path)
         (["format"], 1.0, "its format is 1.0"),
         (["title"], "", "its 'title' must be a title"),
         (["title"], 5, "its 'title' is 5"),
-        (["title"], "\x1b[31m", "no printable line"),
+        (["title"], "\x1b[31m", "not a printable line"),
         (["made"], "yesterday", "no time of UTC"),
         (["made"], "2026-01-31T12:00:00", "no time of UTC"),
         (["division"], "opne", "did you mean 'open'"),
@@ -137,12 +137,12 @@ def test_a_missing_field_is_named(tmp_path, content):
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("", "it is no JSON"),
-        ("{", "it is no JSON"),
-        ("[]", "it is no manifest"),
+        ("", "it is not JSON"),
+        ("{", "it is not JSON"),
+        ("[]", "it is not a manifest"),
         ('{"format": 1, "format": 2}', "the key 'format' stands twice"),
-        ('{"format": NaN}', "NaN is no number"),
-        ('{"format": 1' + "0" * 10_000 + "}", "format is 1|no JSON"),
+        ('{"format": NaN}', "NaN is not a number"),
+        ('{"format": 1' + "0" * 10_000 + "}", "format is 1|not JSON"),
         ("[" * 100_000, "nested too deeply"),
     ],
 )
@@ -155,10 +155,10 @@ def test_what_is_no_json_of_a_manifest_is_refused(tmp_path, text, line):
 def test_a_folder_without_a_readable_manifest_is_no_bundle(tmp_path):
     with pytest.raises(UserError, match="it has no manifest.json"):
         read_manifest(tmp_path)
-    with pytest.raises(UserError, match="is no folder"):
+    with pytest.raises(UserError, match="is not a folder"):
         read_manifest(tmp_path / "nothing")
     (tmp_path / "manifest.json").write_bytes(b"\xff\xfe{")
-    with pytest.raises(UserError, match="no JSON"):
+    with pytest.raises(UserError, match="not JSON"):
         read_manifest(tmp_path)
     (tmp_path / "manifest.json").unlink()
     os.mkfifo(tmp_path / "manifest.json")
@@ -183,11 +183,11 @@ def test_links_are_seen_and_not_followed(tmp_path):
     for name in ("link", "folder", "folder/file"):
         with pytest.raises(UserError, match="is a link"):
             file_in(tmp_path, name)
-    with pytest.raises(UserError, match="is no file"):
+    with pytest.raises(UserError, match="is not a regular file"):
         file_in(tmp_path, "a")
     with pytest.raises(UserError, match="cannot be read"):
         file_in(tmp_path, "b")
-    with pytest.raises(UserError, match="leads|is no path"):
+    with pytest.raises(UserError, match="leads|is not a path"):
         file_in(tmp_path, "../x")
     with pytest.raises(UserError, match="cannot be read"):
         sha256_of(tmp_path / "link")

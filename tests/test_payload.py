@@ -229,7 +229,7 @@ def test_series_with_another_payload_are_kept_apart():
     assert comparable([ids, text]) == [ids]
     assert choose_load([ids, ids, text]).runs == [ids, ids]
     (alone,) = comparisons([text], 0.9)
-    assert alone.where == ", with the payload text"
+    assert alone.place_text == ", with the payload text"
 
 
 def test_a_plugin_without_a_payload_is_refused():

@@ -18,7 +18,7 @@ from ann_benchmarks.views.curves import View
 from ann_benchmarks.views.figures import LIGHT_COLORS, assign_styles, told_apart
 from ann_benchmarks.views.points import Point
 
-from .plotting_data import age, as_json, draw_metrics, make_result, make_truth, request_of
+from .plotting_data import age, draw_metrics, dump_json, make_result, make_truth, request_of
 from .programs import run_program
 
 pytestmark = pytest.mark.filterwarnings("error", "ignore::ResourceWarning")
@@ -63,7 +63,7 @@ def draw(dataset="d", **options):
 def test_a_warm_cache_opens_no_result_file(results, monkeypatch):
     before = load()
     forbid_reading(monkeypatch)
-    assert as_json(load()) == as_json(before)
+    assert dump_json(load()) == dump_json(before)
     assert [run.metrics["recall"] for run in before] == pytest.approx([0.7, 0.8, 0.9])
 
 

@@ -16,7 +16,7 @@ from ann_benchmarks.results.cache import each
 from ann_benchmarks.results.file import iter_result_paths, read_result
 from ann_benchmarks.results.runs import fitting_processes, load_runs
 
-from .plotting_data import age, as_json, make_result, make_truth
+from .plotting_data import age, dump_json, make_result, make_truth
 from .programs import has_ended, until
 
 ROOT = Path(__file__).parent.parent
@@ -66,7 +66,7 @@ def test_any_number_of_processes_gives_the_same(results, capfd, processes):
     said = capfd.readouterr().err
     assert len(alone) == 19
     again = load_runs(iter_result_paths(), recompute=True, processes=processes)
-    assert as_json(again) == as_json(alone)
+    assert dump_json(again) == dump_json(alone)
     assert capfd.readouterr().err == said
     assert said.count("skipped results/d/10/algo1/a4.hdf5") == said.count("\n") == 1
 
@@ -84,7 +84,7 @@ def test_forks_compute_and_what_they_computed_is_cached(results, monkeypatch):
     monkeypatch.setattr(runs, "measured", only_in_forks)
     cold = list(load_runs(iter_result_paths("e"), processes=2))
     monkeypatch.setattr(runs, "measured", lambda path, truths: 1 / 0)
-    assert as_json(load_runs(iter_result_paths("e"))) == as_json(cold)
+    assert dump_json(load_runs(iter_result_paths("e"))) == dump_json(cold)
     assert len(cold) == 10
 
 

@@ -247,7 +247,7 @@ def test_a_table_without_intervals(results):
     ("options", "message"),
     [
         ({"target_recall": 0.99}, r"no result reaches a recall of 0\.99; the highest is 0\.9500"),
-        ({"published": "5x"}, "no published figures named '5x': there are 100m, 1b, 5m, d"),
+        ({"published": "5x"}, "unknown published figures '5x': choose from 100m, 1b, 5m, d"),
     ],
 )
 def test_mistakes_are_one_line(results, options, message):

@@ -145,7 +145,7 @@ def test_what_is_not_told_is_no_point():
         ({"x": "version"}, "the column 'version' of 'inserts' holds no numbers"),
         ({"table": "insert"}, "has no table 'insert': it has inserts, version-speedups"),
         ({"table": "", "y": "qps"}, "has no table with the columns clients, qps"),
-        ({"published": "rds"}, "there are no published figures named 'rds': there are 100m"),
+        ({"published": "rds"}, "unknown published figures 'rds': choose from 100m"),
         ({"normalise": "last"}, "can only be 'first'"),
         ({"where": "version"}, "'where' of published figures must be columns with values"),
         ({"y": None}, "has no 'y'"),

@@ -10,7 +10,7 @@ from ann_benchmarks.plotting.chart import draw_chart, own_points
 from ann_benchmarks.plotting.draw import draw as draw_picture
 from ann_benchmarks.statistics.intervals import Interval
 from ann_benchmarks.views.curves import line_chart
-from ann_benchmarks.views.points import Point, over_first
+from ann_benchmarks.views.points import Point, divide_by_first
 from ann_benchmarks.views.published import read_points, read_series
 
 from .plotting_data import make_result, make_truth, request_of
@@ -68,9 +68,9 @@ def test_units_become_those_of_the_metrics(results):
 def test_normalised_curves_begin_at_1(results):
     points = [Point(0.9, 300.0), Point(0.8, 200.0, None, Interval(190.0, 210.0)), Point(0.95, 100.0)]
     # 0.8 is behind the frontier, which begins at 0.9
-    assert [p.y for p in over_first(points, ("recall", "qps"))] == pytest.approx([1, 2 / 3, 1 / 3])
-    assert over_first(points[1:])[0] == Point(0.8, 1.0, None, Interval(0.95, 1.05))
-    assert over_first([]) == []
+    assert [p.y for p in divide_by_first(points, ("recall", "qps"))] == pytest.approx([1, 2 / 3, 1 / 3])
+    assert divide_by_first(points[1:])[0] == Point(0.8, 1.0, None, Interval(0.95, 1.05))
+    assert divide_by_first([]) == []
     series = read_points("mine.yml", "d", "recall", "qps", normalise=True).series
     assert [p.y for p in series["a"]] == [1.0, 0.5, 0.25]
     assert "Recall / that of the curve's first point" in drawn("qps", "recall", normalise=True)
@@ -88,7 +88,7 @@ def test_of_a_table_with_datasets_the_one_that_is_drawn_counts():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"published": "5x"}, "no published figures named '5x'"),
+        ({"published": "5x"}, "unknown published figures '5x'"),
         ({"published": "mine.yml:seep"}, "mine.yml has no table 'seep': it has sweep"),
         ({"published": "5m:builds"}, "the table 'builds' has no column 'recall'"),
         ({"published": "insert-scaling"}, "has no table with the columns recall, qps"),

@@ -107,9 +107,9 @@ def test_a_report_says_where_the_mean_hides_a_tail():
 def test_a_tail_is_the_share_of_queries_below_each_recall():
     tail = RecallTail(make_run(), [0, 0, 1, 3, 6])
     assert tail.below == [(0.75, 0.1), (1.0, 0.4)] and tail.queries == 10
-    assert tail.in_ranges(2) == [(4, 4, 6), (2, 3, 4), (0, 1, 0)]
+    assert tail.count_in_ranges(2) == [(4, 4, 6), (2, 3, 4), (0, 1, 0)]
     (wide,) = [RecallTail(make_run(), list(range(101)))]
-    ranges = wide.in_ranges(10)
+    ranges = wide.count_in_ranges(10)
     assert len(ranges) == 11 and ranges[1][:2] == (90, 99) and ranges[-1][:2] == (0, 9)
     assert sum(number for *_, number in ranges) == wide.queries
     for wrong in ("x", [1], [1, -1], [0, 0], [1, True], [1, 0.5], None):

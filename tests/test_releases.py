@@ -56,7 +56,7 @@ def test_two_releases_are_two_curves(folder):
     [
         ("pgvector_hnsw:0.6.2", "pgvector 0.6.2 is not here: `python install.py --local"),
         ("pgvector_hnsw:0.1", "--archive FILE takes one that you have; there are wheels with"),
-        ("vchord:1.0.0", "there is no build 1.0.0 of 'vchord'"),
+        ("vchord:1.0.0", "'vchord' has no build 1.0.0"),
         ("bruteforce-numpy:2", "has one version here, and a tag names another: leave it out"),
     ],
 )
@@ -94,7 +94,7 @@ def test_wheels_that_will_not_do(tmp_path, monkeypatch):
     with pytest.raises(PostgresError, match="other.whl has no vector.control: it holds __init__.py"):
         releases.install_release("vector", "0.6.2", wheel)
     wheel.write_bytes(b"no wheel")
-    with pytest.raises(PostgresError, match="is damaged, or is no .zip, .whl, .*: .*; download it again"):
+    with pytest.raises(PostgresError, match="is damaged, or not a .zip, .whl, .*: .*; download it again"):
         releases.install_release("vector", "0.6.2", wheel)
     with pytest.raises(PostgresError, match="pgvector 0.1 is in no wheel; there are wheels with 0.5.1"):
         releases.install_release("vector", "0.1", None)

@@ -117,7 +117,7 @@ def test_time_in_which_a_run_is_held_is_no_lag():
 def test_what_was_written_to_says_on_how_many_replicas():
     one, other = make_writes(), make_writes()
     series = other.series.replaced(replicas=2, settings="jit=off")
-    other = replace(other, attrs={**other.attrs, "series": series.as_json()})
+    other = replace(other, attrs={**other.attrs, "series": series.dump_json()})
     assert one.title == "hnsw(M=16)" and other.title == "hnsw(M=16) (2 replicas, jit=off)"
     texts = [statement.about for statement in write_statements([one, other])]
     assert texts[0] == "Writes" and texts[1:] == [f"Writes, {one.title}", f"Writes, {other.title}"]

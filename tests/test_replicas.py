@@ -286,7 +286,7 @@ def test_what_is_missing_is_said_in_one_line(primary, monkeypatch):
         [server] = standbys()[:1]
     with (
         monkeypatch.context() as patched,
-        pytest.raises(PostgresError, match="there is no pg_none, which"),
+        pytest.raises(PostgresError, match="has no pg_none, which"),
     ):
         patched.setattr(standby, "_PROGRAM", "pg_none")
         with fitted(1):
@@ -422,11 +422,11 @@ def test_a_server_that_becomes_another_one_during_a_run_is_noticed(primary, caps
         with promoted, watch.running(), standbys()[1].connect() as connection:
             connection.execute("SELECT pg_promote()")
             assert found_by(algorithm) == TRUE  # Clients do not notice it.
-        with pytest.raises(PostgresError, match="replica 2 of 2 is no standby any more"), watch.running():
+        with pytest.raises(PostgresError, match="replica 2 of 2 is not a standby any more"), watch.running():
             pass
         watch.close()
         algorithm.recover()
-        assert "replica 2 of 2 is made again: it is no standby any more" in capsys.readouterr().out
+        assert "replica 2 of 2 is made again: it is not a standby any more" in capsys.readouterr().out
         restarted = pytest.raises(PostgresError, match="the primary was started again during the run")
         with restarted, watch.running():
             primary.restart(primary._settings)

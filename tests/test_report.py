@@ -14,7 +14,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.reporting import chapters
 from ann_benchmarks.reporting.chapters import ReportOptions, report_results
 from ann_benchmarks.reporting.content import Chapter, Report, Shown
-from ann_benchmarks.reporting.facts import what_was_run, when
+from ann_benchmarks.reporting.facts import describe_period, tabulate_facts
 from ann_benchmarks.reporting.kinds import make
 from ann_benchmarks.reporting.pictures import published_lines
 from ann_benchmarks.reporting.report import MARK_FILE, write_report
@@ -203,7 +203,7 @@ def test_an_experiment_asks_for_what_its_results_cannot_show(tmp_path):
 
 def test_a_mistake_in_an_experiment_is_named():
     shown = Shown([make_run()], [], 0.95)
-    with pytest.raises(UserError, match="no picture of kind 'pie': choose from frontier, tiers"):
+    with pytest.raises(UserError, match="unknown kind of picture 'pie': choose from frontier, tiers"):
         make("picture", {"kind": "pie"}, shown)
     with pytest.raises(UserError, match="the table 'points' has no option 'colour': it has"):
         make("table", {"kind": "points", "colour": "red"}, shown)
@@ -270,7 +270,7 @@ def test_warnings_name_the_results():
 
 
 def test_facts_of_old_results_and_damaged_settings():
-    blocks = what_was_run({"annoy": [{"run_count": 3}, {"settings": "{"}], "b": [{"settings": "[1]"}]})
+    blocks = tabulate_facts({"annoy": [{"run_count": 3}, {"settings": "{"}], "b": [{"settings": "[1]"}]})
     assert [block.columns for block in blocks] == [("What", "annoy", "b")]
     assert blocks[0].rows == [["Runs of a point", "3", "-"]]
 
@@ -334,7 +334,7 @@ def test_a_report_says_when_its_last_result_ended():
     """Two of an hour each: the second was begun at 4, and ended at 5."""
     begun = [{"started_at": f"2026-01-01T0{hour}:00:00+00:00"} for hour in (3, 4)]
     whole = [attrs | {"ended_at": attrs["started_at"].replace("T04", "T05")} for attrs in begun]
-    texts = [block.text for attrs in (whole, begun, begun[:1], [{}]) for block in when(attrs)]
+    texts = [block.text for attrs in (whole, begun, begun[:1], [{}]) for block in describe_period(attrs)]
     assert texts == [
         "Measured from 2026-01-01T03:00:00+00:00 to 2026-01-01T05:00:00+00:00.",
         "The first result was begun at 2026-01-01T03:00:00+00:00, the last at 2026-01-01T04:00:00+00:00.",

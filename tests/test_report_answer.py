@@ -8,7 +8,7 @@ import pytest
 
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.reporting.answer import find_answers, statements
-from ann_benchmarks.results.at_recall import at_recall, ratio_of_throughputs
+from ann_benchmarks.results.at_recall import find_at_recall, ratio_of_throughputs
 from ann_benchmarks.results.comparable import comparisons, conditions
 from ann_benchmarks.views.memory import MemoryNeed, memory_in_short, needs
 
@@ -230,7 +230,7 @@ def test_the_interval_of_a_ratio_holds_the_truth_at_least_as_often_as_it_says(se
     for _ in range(200):
         starts = random.normal(1, 0.03, 2)  # what another start of the server does to all runs of a result
         first, second = starts[0] * random.normal(120, 6, 5), starts[1] * random.normal(100, 10, 5)
-        found = at_recall({"a": [make_run(rates=first)], "b": [make_run(rates=second)]}, 0.95)
+        found = find_at_recall({"a": [make_run(rates=first)], "b": [make_run(rates=second)]}, 0.95)
         low, high = ratio_of_throughputs(found["a"], found["b"]).interval
         hits += low <= 1.2 <= high
     assert hits / 200 >= 0.95

@@ -273,7 +273,7 @@ def test_mistakes_are_one_line(workspace, monkeypatch):
         assert "\n" not in str(caught.value)
     run = workspace.run("--algorithm", "quik")
     assert run.returncode == 1
-    assert run.stderr.splitlines() == ["error: there is no algorithm 'quik'; did you mean 'quick'?"]
+    assert run.stderr.splitlines() == ["error: unknown algorithm 'quik'; did you mean 'quick'?"]
     assert workspace.results() == []
 
 

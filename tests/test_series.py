@@ -15,7 +15,7 @@ from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.records import iter_record_paths, read_record
 from ann_benchmarks.results.runs import load_runs
 
-from .plotting_data import as_json, make_result, make_truth
+from .plotting_data import dump_json, make_result, make_truth
 
 OLD = Path(__file__).parent / "files" / "old_results"
 KNOWN = json.loads((OLD / "known.json").read_text())
@@ -120,7 +120,7 @@ def test_a_file_without_a_name_is_named_by_its_folder():
 def test_stored_fields_are_read_whatever_the_label(algorithm):
     for known in (*OLD_SERIES.values(), *OLD_WORKLOADS):
         series = known.replaced(algorithm=algorithm)
-        assert series_of({ATTRIBUTE: series.as_json(), "algo": "wrong", "clients": 99}, "wrong") == series
+        assert series_of({ATTRIBUTE: series.dump_json(), "algo": "wrong", "clients": 99}, "wrong") == series
 
 
 @pytest.mark.parametrize(
@@ -158,9 +158,9 @@ def test_labels_are_folders_and_differ_where_a_field_does(tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     every = [*OLD_SERIES.values(), *OLD_WORKLOADS]
     assert len({series.folder for series in every}) == len(every)
-    attrs = {ATTRIBUTE: Series("hot-cold-index", clients=3, is_cold=True).as_json()}
+    attrs = {ATTRIBUTE: Series("hot-cold-index", clients=3, is_cold=True).dump_json()}
     make_result("d", "any", "x", make_truth("d"), 0.9, 0.01, **attrs)
     (run,) = load_runs(iter_result_paths())
     (again,) = load_runs(iter_result_paths())  # from the cache
     assert run.algorithm == "hot-cold-index-c3-cold" and run.series.family == "hot-cold-index"
-    assert as_json([again]) == as_json([run]) and again.series == run.series
+    assert dump_json([again]) == dump_json([run]) and again.series == run.series

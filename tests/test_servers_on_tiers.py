@@ -79,7 +79,7 @@ def test_each_server_has_a_group_with_the_memory_of_the_tier(tmp_path):
         assert groups_of(os.getpid()) == set(made)
         (pattern,) = holding.groups
         assert pattern == own.with_name(f"{own.name}{{server}}") / "cgroup.procs"
-        each, both = (holding.memory_of(one.with_rows) for one in (Shards(2, "fdw"), Replicas(1)))
+        each, both = (holding.memory_of(one.row_holders) for one in (Shards(2, "fdw"), Replicas(1)))
         assert isinstance(each, SeveralGroups) and [one.folder for one in each.groups] == made[1:]
         assert isinstance(both, SeveralGroups) and [one.folder for one in both.groups] == made[:2]
         assert all(one.available() == pytest.approx(RAM, rel=0.03) for one in each.groups)
@@ -89,9 +89,9 @@ def test_each_server_has_a_group_with_the_memory_of_the_tier(tmp_path):
             # The server that is off stands for all, and the others have what they had.
             assert each.available() == pytest.approx(RAM - 64 * MB, rel=0.1)
             assert each.groups[0].available() == pytest.approx(RAM, rel=0.03)
-            one = holding.memory_of(Shards(1, "fdw").with_rows)
+            one = holding.memory_of(Shards(1, "fdw").row_holders)
             assert one is not None and one.available() == pytest.approx(RAM, rel=0.03)
-        assert isinstance(holding.memory_of(ONE_SERVER.with_rows), ControlGroup) and each.kills() == 0
+        assert isinstance(holding.memory_of(ONE_SERVER.row_holders), ControlGroup) and each.kills() == 0
     assert not groups_of(os.getpid())
 
 

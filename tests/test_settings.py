@@ -127,7 +127,7 @@ def test_compared_settings_are_no_difference_between_servers() -> None:
     values = {"on": "jit=on", "off": "jit=off"}
     runs = []
     for value, settings in values.items():
-        attrs = {"series": Series("hnsw", settings=settings).as_json(), "server": "embedded"}
+        attrs = {"series": Series("hnsw", settings=settings).dump_json(), "server": "embedded"}
         runs.append(make_run(given_settings=json.dumps({"jit": value, "work_mem": "1MB"}), **attrs))
     assert list(server_warnings(runs)) == []
     facts = add_settings({"given_settings": '{"jit": "x"}'}, {"jit": "on", "work_mem": "1MB"}, ["jit"])

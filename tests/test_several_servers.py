@@ -48,7 +48,7 @@ def test_servers_are_counted_by_what_they_do():
         (Pooled(SESSION), (1, range(1), 1)),
         (ONE_SERVER, (1, range(1), 1)),
     ):
-        assert (len(these.numbers), these.with_rows, these.queried) == counted
+        assert (len(these.numbers), these.row_holders, these.queried) == counted
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_all_are_contenders_with_names_of_their_own(every, names, most):
     assert Job(found[0], [[50]], "tiny", 10).series == Series("hnsw")
     series = Job(found[-1], [[50]], "tiny", 10).series
     assert found[-1].plain == HNSW and series.label == f"hnsw{names[-1]}" and not series.conditions
-    assert series_from(json.loads(series.as_json())) == series and series.without("servers") == Series("hnsw")
+    assert series_from(json.loads(series.dump_json())) == series and series.drop("servers") == Series("hnsw")
     whole = make_run("hnsw")
     other = replace(whole, series=whole.series.replaced(**found[-1].servers.fields))
     assert comparable([whole, other]) == [whole, other]

@@ -127,7 +127,7 @@ def test_an_engine_has_one_colour_and_each_load_a_dash():
 @pytest.mark.parametrize("what", ["picture", "table"])
 def test_without_shards_a_sentence_says_so(what):
     (note,) = blocks(what, every()[:1])
-    assert "there is no result on shards, on replicas or through a pooler" in note.text
+    assert "no result is on shards, on replicas or through a pooler" in note.text
 
 
 def test_replicas_and_poolers_stand_in_the_same_table_and_picture(tmp_path):

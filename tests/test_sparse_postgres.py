@@ -52,7 +52,7 @@ def recall(metric: str, train: SparseVectors, queries: SparseVectors, found: lis
 
 def test_row_bytes() -> None:
     rows = sparse_from(np.array([[0, 1, 0, -2], [0, 0, 0, 0], [3, 0, 0, 0]], np.float32))
-    encoded = SparseColumn.of(rows).row_encoder(8).encode(7, rows)
+    encoded = SparseColumn.fit(rows).row_encoder(8).encode(7, rows)
     assert bytes(encoded) == bytes.fromhex(
         "0002 00000004 00000007 0000001c 00000004 00000002 00000000 00000001 00000003 3f800000 c0000000"
         "0002 00000004 00000008 0000000c 00000004 00000000 00000000"
@@ -61,7 +61,7 @@ def test_row_bytes() -> None:
 
 
 def test_loaded_rows_are_the_rows(server: Server, train: SparseVectors) -> None:
-    column = SparseColumn.of(train)
+    column = SparseColumn.fit(train)
     with server.connect() as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
         connection.execute("SET search_path TO pg_temp, public")
@@ -87,7 +87,7 @@ def test_values_that_the_type_cannot_hold(value: float) -> None:
     rows = sparse_from(np.array([[1, 0], [0, 1]], np.float32))
     rows.data[1] = value
     with pytest.raises(PostgresError, match=r"row 8 \(from 0\) stores .*, which a sparsevec cannot hold"):
-        SparseColumn.of(rows).row_encoder(8).encode(7, rows)
+        SparseColumn.fit(rows).row_encoder(8).encode(7, rows)
 
 
 @pytest.mark.parametrize("metric", ["ip", "angular", "euclidean", "manhattan"])
@@ -147,7 +147,7 @@ def test_plug_ins_for_dense_vectors_say_so(plugin_server: Server, train: SparseV
 def test_a_release_without_the_type(plugin_server: Server, train: SparseVectors) -> None:
     class Later(PGVectorExact):
         def column_of(self, X: Any) -> Column:
-            return replace(SparseColumn.of(X), type_name="sparsevec_of_later")
+            return replace(SparseColumn.fit(X), type_name="sparsevec_of_later")
 
     with pytest.raises(PostgresError, match=r"pgvector [0-9.]+ has no type sparsevec_of_later: use a later"):
         Later("ip").fit(train)

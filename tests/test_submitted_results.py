@@ -158,8 +158,8 @@ def of_manifest(change):
     [
         (lambda bundle: (bundle / "README.md").write_text("changed"), "it was changed"),
         (lambda bundle: (bundle / "README.md").unlink(), "not in the folder"),
-        (lambda bundle: (bundle / "manifest.json").unlink(), "is no bundle"),
-        (lambda bundle: (bundle / "manifest.json").write_text("{"), "it is no JSON"),
+        (lambda bundle: (bundle / "manifest.json").unlink(), "is not a bundle"),
+        (lambda bundle: (bundle / "manifest.json").write_text("{"), "it is not JSON"),
         (lambda bundle: (bundle / "manifest.json").write_text("[" * 10**5), "nested too deeply"),
         (make_link, "is a link"),
         (lambda bundle: change(bundle, RESULT, b"no result"), "cannot be read"),

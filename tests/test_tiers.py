@@ -430,10 +430,12 @@ def test_what_was_found_for_a_recall_is_taken_from_another_curve_of_the_same_ind
     arguments = [*DEFINITION.arguments, "target_recall=0.9"]
     path = result_path("tiny", 10, "some-c1", arguments)
     nothing = np.zeros((1, 10))
-    write_result(path, attrs | {"series": Series("some", clients=1).as_json()}, np.ones(1), nothing, nothing)
+    write_result(
+        path, attrs | {"series": Series("some", clients=1).dump_json()}, np.ones(1), nothing, nothing
+    )
     write_result(
         result_path("tiny", 10, "some_half", arguments),
-        attrs | {"target_value": 99, "series": Series("some_half").as_json()},
+        attrs | {"target_value": 99, "series": Series("some_half").dump_json()},
         np.ones(1), nothing, nothing,
     )  # fmt: skip
     found = job.request().found_before

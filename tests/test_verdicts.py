@@ -18,7 +18,7 @@ from ann_benchmarks.statistics.intervals import Interval
 from ann_benchmarks.statistics.speeds import ABOVE, AT, BETWEEN, EXACT, WITHIN, Speed, find_standing
 from benchmarks.drawn import once, repetition, results, turns, wandering
 from benchmarks.harness import count_shares
-from benchmarks.verdicts import FASTER, compared, over_one, raced, reported
+from benchmarks.verdicts import FASTER, compared, find_best_factor, raced, reported
 
 from .report_data import make_run
 
@@ -140,7 +140,7 @@ def test_races_name_no_fastest_where_none_is(noise, number):
 def test_the_best_of_several_indexes_looks_no_faster_than_it_is(rounds):
     """All seven are equal; chosen and judged by the same rounds, the best of six is ahead by 4% in eight."""
     rng = np.random.default_rng(12)
-    factors = [over_one(results([6, 1], turns(rng, 7, rounds, 0.09, 0.98), 0.0)) for _ in range(150)]
+    factors = [find_best_factor(results([6, 1], turns(rng, 7, rounds, 0.09, 0.98), 0.0)) for _ in range(150)]
     assert np.mean(factors) == pytest.approx(1, abs=0.01)
 
 

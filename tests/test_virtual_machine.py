@@ -31,9 +31,7 @@ def test_trials_are_listed_and_chosen_by_the_beginning_of_their_names():
 def test_a_trial_that_is_not_there_is_one_line():
     done = said("--only", "kil-SIGTERM-worker")
     assert done.returncode == 1
-    assert done.stderr == (
-        "error: there is no trial 'kil-SIGTERM-worker': did you mean 'kill-SIGTERM-worker'?\n"
-    )
+    assert done.stderr == ("error: unknown trial 'kil-SIGTERM-worker': did you mean 'kill-SIGTERM-worker'?\n")
 
 
 def test_programs_that_are_missing_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.fields.series import Series
-from ann_benchmarks.results.at_recall import at_recall
+from ann_benchmarks.results.at_recall import find_at_recall
 from ann_benchmarks.results.filtered import filtered_speed
 from ann_benchmarks.website.build import create_website
 from ann_benchmarks.website.columns import server_column
@@ -47,7 +47,7 @@ def browser(tmp_path_factory):
         for mark, server, recalls in (("", PG17, (0.9, 0.95)), ("new", PG18, (0.9, 0.95, 0.99))):
             for clients in (1, 4):
                 series = Series("hnsw", clients=clients, environment=mark)
-                more = {"clients": clients, "series": series.as_json(), **server}
+                more = {"clients": clients, "series": series.dump_json(), **server}
                 for recall in recalls:
                     make_result("d", series.folder, f"{recall}", truth, recall, 1e-3 / (1 - recall), **more)
         create_website(Path("site"), ["recall/time"])
@@ -91,7 +91,7 @@ def test_figures_at_a_recall_are_those_of_reports(browser):
                 sure["is_exact"] = True
             runs.append(make_run(rates=(qps,), recall=recall, run_count=3, **sure))
         runs = [replace(run, attrs={**run.attrs, "run_seconds": []}) for run in runs]
-        found = at_recall({"": runs}, 0.95).get("")
+        found = find_at_recall({"": runs}, 0.95).get("")
         expected.append(found and [runs.index(found.run), found.qps, *found.interval, found.is_bound])
         groups.append([as_point(run) for run in runs])
     assert sum(one is None for one in expected) > 5 and sum(bool(one and one[-1]) for one in expected) > 5

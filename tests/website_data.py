@@ -63,7 +63,7 @@ def make_record(dataset, series, queries=500.0):
     attrs = {"vector_version": "0.8.1", "postgres_version": "18.1", "distance": "euclidean"}
     if series.tier_memory:
         attrs |= tier_attrs(series.clients, series.tier_memory.rpartition("ram")[2])
-    attrs[ATTRIBUTE] = series.as_json()
+    attrs[ATTRIBUTE] = series.dump_json()
     requested = (["euclidean"], [], series.clients or 0, series.writers, series.write_rate)
     seconds = int(phases[-1].start + phases[-1].seconds)
     windows = {"start": list(range(seconds)), "seconds": [1] * seconds, "writes": [100] * seconds}

@@ -124,7 +124,7 @@ class OwnGroup:
 
 
 def find_place(controller: str, pid: int | None = None, processes: Path = PROCESSES) -> Place | None:
-    """Find a controller's folders for this process or another, None where there are none.
+    """Find a controller's folders for this process or another, None if they are missing.
 
     `processes` is what /proc is.
     """

@@ -154,12 +154,12 @@ def check_capacity(tiers: Sequence[Tier], method: str | None = None, servers: Se
     """
     available, cpus, reserve = available_memory(), usable_cores(), system_reserve()
     servers = servers or ONE_SERVER
-    with_rows = len(servers.with_rows)
+    row_holders = len(servers.row_holders)
     for_rows, for_all = (f" for {text}" if text else "" for text in (servers.holders, servers.everyone))
     rows: list[tuple[str, Callable[[Tier], bool], str]] = [  # what is there, too much, and instead
         (
             f"{available / GB:.1f} GB of memory available{for_rows}",
-            lambda tier: with_rows * max(tier.ram or 0, tier.shared_buffers or 0) > available,
+            lambda tier: row_holders * max(tier.ram or 0, tier.shared_buffers or 0) > available,
             ", or use mini" if len(servers.numbers) == 1 else "",
         ),
         (

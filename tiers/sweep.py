@@ -123,7 +123,7 @@ class Sweep:
             yield partial(self._start, self._holding)
 
     def terms(self, job: Job) -> None:
-        """None: there are no containers."""
+        """Return None: tiers have no containers."""
 
     def observer(self, jobs: Sequence[Job]) -> SweepConsole:
         """Return what shows the tier that is begun, and an estimate of the time left."""
@@ -167,14 +167,14 @@ class TierWorker(ProcessWorker):
     def send(self, request: Any) -> None:
         """Hand over a job, with what is known of its tier now that it is set."""
         if isinstance(request, Enter):
-            request = Enter(self._under_conditions(request.request))
+            request = Enter(self._apply_conditions(request.request))
         elif isinstance(request, JobRequest):
-            request = self._under_conditions(request)
+            request = self._apply_conditions(request)
         super().send(request)
 
-    def _under_conditions(self, request: JobRequest) -> JobRequest:
+    def _apply_conditions(self, request: JobRequest) -> JobRequest:
         servers = request.job.definition.servers
-        server = replace(self._server, memory=self._memory_of(servers.with_rows), queried=servers.queried)
+        server = replace(self._server, memory=self._memory_of(servers.row_holders), queried=servers.queried)
         return replace(request, conditions=server)
 
 

@@ -41,7 +41,7 @@ class ExactScan(BaseANN):
         self._norms[squares == 0] = 1
 
     def search_range(self, count: int) -> None:
-        """There is no argument to search: every query is exact."""
+        """Every query is exact: no argument is searched."""
 
     def query(self, q: np.ndarray, n: int) -> np.ndarray:
         """Return the n nearest; corrected for the norms, inner products sort as the distances do."""

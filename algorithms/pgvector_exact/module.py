@@ -24,7 +24,7 @@ class PGVectorExact(PostgresANN):
         self._workers: int | None = None
 
     def index(self, rows: int, dimension: int) -> None:
-        """There is none."""
+        """Build nothing: every query scans all rows."""
 
     def set_query_arguments(self, workers: int) -> None:
         """Set how many processes may help the one that answers a query."""

@@ -66,8 +66,8 @@ class PostgresANN(InstallableExtension, QueriedTable):
     def index(self, rows: int, dimension: int) -> Index | None:
         """Return the index to build for this number of rows, or raise PostgresError where it cannot be built.
 
-        `self.server`, `self.connection` and `self.versions` are those of the server. None: there is no index,
-        every query scans all rows.
+        `self.server`, `self.connection` and `self.versions` are those of the server. None without an
+        index: every query scans all rows.
         """
         raise NotImplementedError
 
@@ -103,7 +103,7 @@ class PostgresANN(InstallableExtension, QueriedTable):
     def search_range(self, count: int) -> SearchRange | None:
         """Return which query argument to search for a recall of `count` neighbours, and its values.
 
-        None: there is none, every query is exact.
+        None: every query is exact.
         """
         return None
 

@@ -38,7 +38,7 @@ DAMAGE = (
 LONGEST_REASON = 200  # characters of a library's text in a message
 DEEPEST = 64  # levels of lists and objects; the plan of a query has a dozen
 LARGEST_INTEGER = 2**64
-LARGEST = 1e100  # what is beyond is no measurement; its square and its inverse are still numbers
+LARGEST = 1e100  # no measurement is larger; its square and its inverse are still numbers
 LONGEST_VALUE = 2000  # characters of a field of a series, or of the arguments of a point
 Value = TypeVar("Value")
 
@@ -117,7 +117,7 @@ def is_number(value: Any) -> bool:
 def fits_classes(value: Any, classes: Collection[type]) -> bool:
     """Whether a plain value is of one of these classes, and no longer or larger than one can be.
 
-    A whole number is also a float, and a truth value is no number.
+    A whole number is also a float, and a truth value is not a number.
     """
     if type(value) not in classes and not (type(value) is int and float in classes):
         return False

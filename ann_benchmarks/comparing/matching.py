@@ -21,7 +21,7 @@ from ann_benchmarks.statistics.differences import (
     paired_difference,
 )
 
-from .measurements import METRICS, Estimates, Key, MeasuredPoint, are_in_blocks, by_key, known_estimates
+from .measurements import METRICS, Estimates, Key, MeasuredPoint, are_in_blocks, group_by_key, known_estimates
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ def compare(
             "--paired needs as many repetitions of A as of B, at least two, and no --noise; there are"
             f" {repetitions[0]} and {repetitions[1]}"
         )
-    if noise and max(len({point.source for point in same}) for same in by_key(noise).values()) < 2:
+    if noise and max(len({point.source for point in same}) for same in group_by_key(noise).values()) < 2:
         raise UserError("--noise needs repetitions of the same points: at least two folders, better five")
-    of_a, of_b = by_key(a), by_key(b)
+    of_a, of_b = group_by_key(a), group_by_key(b)
     keys = [key for key in of_a if key in of_b]
     for key in keys:
         _check_questions(of_a[key], of_b[key])
@@ -216,8 +216,8 @@ def _compare_rounds(pairs: Sequence[PointPair]) -> Difference | None:
     sides = [[pair.a[0].speed for pair in pairs], [pair.b[0].speed for pair in pairs]]
     if len({speed.mark for side in sides for speed in side}) != 1:
         return None
-    shared = sorted(set.intersection(*(set(speed.by_round) for side in sides for speed in side)))
-    in_a, in_b = ([fmean(speed.by_round[n] for speed in side) for n in shared] for side in sides)
+    shared = sorted(set.intersection(*(set(speed.round_levels) for side in sides for speed in side)))
+    in_a, in_b = ([fmean(speed.round_levels[n] for speed in side) for n in shared] for side in sides)
     if len(shared) < FEWEST_ROUNDS:
         return None
     found = difference_of_pairs(in_a, in_b, "rounds")

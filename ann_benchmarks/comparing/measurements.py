@@ -61,7 +61,7 @@ class MeasuredPoint:
 
     @property
     def has_rate(self) -> bool:
-        """Whether the throughput was given, so that it is no property of the index."""
+        """Whether the throughput was given, so that it says nothing about the index."""
         return "rate" in self.attrs and "objective" not in self.attrs
 
     @cached_property
@@ -91,7 +91,7 @@ class MeasuredPoint:
         return speed_of(self.attrs, recall, throughput(self.attrs), index)
 
     def number(self, name: str) -> float:
-        """Return an attribute as a number, NaN where it is missing or is none."""
+        """Return an attribute as a number, NaN where it is missing or not a number."""
         value = self.attrs.get(name)
         return float(value) if isinstance(value, (int, float)) else math.nan
 
@@ -164,7 +164,7 @@ METRICS: dict[str, ComparedMetric] = {
 }
 
 
-def by_key(side: Iterable[MeasuredPoint]) -> dict[Key, list[MeasuredPoint]]:
+def group_by_key(side: Iterable[MeasuredPoint]) -> dict[Key, list[MeasuredPoint]]:
     """Return the repetitions of each point."""
     groups: dict[Key, list[MeasuredPoint]] = {}
     for point in side:

@@ -19,7 +19,7 @@ from ann_benchmarks.results.runs import skipped
 from ann_benchmarks.statistics.percentiles import QUERIES
 from ann_benchmarks.statistics.speeds import Standing, find_standing
 
-from .measurements import QUICK, QUICK_SHARE, Key, MeasuredPoint, by_key
+from .measurements import QUICK, QUICK_SHARE, Key, MeasuredPoint, group_by_key
 
 ID_LENGTH = 6  # hexadecimal digits
 ENDINGS = (".hdf5", SUFFIX)
@@ -48,7 +48,7 @@ class ResultFilter:
 
 
 def read_side(names: Sequence[str], only: ResultFilter) -> list[MeasuredPoint]:
-    """Read the points of one side, named by one or several words; UserError where there are none.
+    """Read the points of one side, named by one or several words; UserError without points.
 
     Several folders, also by a pattern such as 'ci/main-*', are repetitions of the same measurements.
     """
@@ -192,7 +192,7 @@ def estimate_at_recall(side: Sequence[MeasuredPoint], recall: float) -> list[Mea
     other figures are those of the nearest point.
     """
     series: dict[Key, list[list[MeasuredPoint]]] = {}
-    for key, repetitions in by_key(side).items():
+    for key, repetitions in group_by_key(side).items():
         if all(point.recall is not None and point.estimate("qps") for point in repetitions):
             series.setdefault(key[:-1], []).append(repetitions)
     found = []

@@ -55,7 +55,7 @@ class BrokenConfig:
 def read_configs(folder: Path) -> tuple[list[Config], list[BrokenConfig]]:
     """Read FOLDER/*/config.yml in the order of the folders' names; `base` holds no algorithm."""
     if not folder.is_dir():
-        raise UserError(f"there is no folder {folder} to read algorithm definitions from (--definitions)")
+        raise UserError(f"--definitions must name a folder of algorithm definitions, and {folder} is not one")
     configs: list[Config] = []
     broken: list[BrokenConfig] = []
     owners: dict[str, Path] = {}
@@ -210,7 +210,7 @@ def _check_dataset_names(file: YamlFile, where: Where, names: Any) -> None:
 
 def _check_row_range(file: YamlFile, where: Where, bounds: Any) -> None:
     if not isinstance(bounds, list) or len(bounds) != 2 or {type(b) for b in bounds} - {int, type(None)}:
-        file.fail(where, "'rows' must be two whole numbers, [from, below]; null is no bound")
+        file.fail(where, "'rows' must be two whole numbers, [from, below]; null leaves an end open")
     first, last = bounds
     if first is not None and last is not None and first >= last:
         file.fail(where, f"'rows' must be [from, below], but {first:,} is not below {last:,}")

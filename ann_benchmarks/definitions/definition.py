@@ -56,7 +56,7 @@ class Definition:
         return label(self.family, self.arguments)
 
     def points(self) -> list[list[Any]]:
-        """Query arguments of each point; one empty group when there are none to set."""
+        """Query arguments of each point; one empty group without any to set."""
         return self.query_argument_groups or [[]]
 
 
@@ -105,7 +105,7 @@ def _query_groups(groups: Iterable[dict[str, Any]], filtered: bool) -> list[dict
 
 
 def _meant_for(groups: Iterable[dict[str, Any]], dataset: str, rows: int) -> list[dict[str, Any]]:
-    """The run groups that name the dataset; where there are none, those that name no dataset at all."""
+    """The run groups that name the dataset or, without any, those that name no dataset at all."""
     fitting = [group for group in groups if _is_between(rows, *group.get("rows", (None, None)))]
     naming = [group for group in fitting if _is_named(dataset, group.get("datasets", ()))]
     return naming or [group for group in fitting if "datasets" not in group]

@@ -42,7 +42,7 @@ def config_warnings(
         for config in broken:
             if config.mentions(algorithm):
                 raise UserError(config.problem)
-        raise UserError(f"there is no algorithm '{algorithm}'; {closest(algorithm, names)}")
+        raise UserError(f"unknown algorithm '{algorithm}'; {closest(algorithm, names)}")
     return [f"{config.problem}; left out" for config in broken]
 
 
@@ -54,7 +54,7 @@ def select_definitions(
     docker_tag: str | None = None,
     run_disabled: bool = False,
 ) -> list[Definition]:
-    """Return the requested definitions for some data; UserError says why there is none of one of them."""
+    """Return the requested definitions for some data; UserError says why one of them is missing."""
     known = get_definitions(configs, data, count)
     selected = []
     for algorithm, version in algorithms:

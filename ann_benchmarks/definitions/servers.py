@@ -66,7 +66,7 @@ class OneServer:
         return range(self.further + 1)
 
     @property
-    def with_rows(self) -> range:
+    def row_holders(self) -> range:
         """The numbers of those that hold rows."""
         return self.numbers
 
@@ -136,7 +136,7 @@ class Shards(Several):
         return self.probes in (None, self.count)
 
     @property
-    def with_rows(self) -> range:
+    def row_holders(self) -> range:
         """The numbers of the shards."""
         return range(1, self.count + 1)
 

@@ -93,7 +93,7 @@ def steps_to_build(steps: Sequence[Step]) -> Iterator[Step]:
         if "--workload" in step.arguments and not step.skip:
             say(f"step {step.name}: nothing to build, because its workload builds a table of its own")
             continue
-        kept = without_options(step.arguments, MEASURING_OPTIONS)
+        kept = remove_options(step.arguments, MEASURING_OPTIONS)
         if len(kept) < len(step.arguments) and not step.skip:
             names = dict.fromkeys(word for word in step.arguments if word in MEASURING_OPTIONS)
             say(f"step {step.name}: {', '.join(names)} left out, because nothing is measured")
@@ -108,10 +108,10 @@ def command_of(step: Step, given: Sequence[str]) -> str:
 def words_of(step: Step, given: Sequence[str]) -> list[str]:
     """Return the words of a step's command line, each option once: those given take the place of its own."""
     names = {word.partition("=")[0] for word in given if word.startswith("--")} - ACCUMULATED
-    return [*without_options(step.arguments, names), *given]
+    return [*remove_options(step.arguments, names), *given]
 
 
-def without_options(words: Sequence[str], names: Collection[str]) -> list[str]:
+def remove_options(words: Sequence[str], names: Collection[str]) -> list[str]:
     """Return the words of a command line without some options and their values."""
     kept: list[str] = []
     is_kept = True

@@ -28,7 +28,7 @@ from .schema import Claim
 # Ends of the names whose smaller values are better; for the metrics of plot.py their registry says it.
 COSTS = ("p50", "p95", "p99", "p999", "seconds_to_reach", "index_size", "table_size", "index_build_time",
          "load_time", "clustering_time")  # fmt: skip
-NOTHING = (None, "", 0, "none")  # each says that there is no filter, shard, pooler, tier
+NOTHING = (None, "", 0, "none")  # each stands for the absence of a filter, shard, pooler or tier
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ def find_experiment(name: str) -> Path:
         return path
     known = sorted(file.stem for file in FOLDER.glob("*.yml"))
     if name not in known:
-        raise UserError(f"there is no experiment '{shown(name)}': give a file, or one of {', '.join(known)}")
+        raise UserError(f"unknown experiment '{shown(name)}': give a file, or one of {', '.join(known)}")
     return FOLDER / f"{name}.yml"
 
 

@@ -65,7 +65,7 @@ class Series:
         """Return the same with other values."""
         return Series(**{"algorithm": "", **vars(self), **changed})
 
-    def without(self, *names: str) -> "Series":
+    def drop(self, *names: str) -> "Series":
         """Return the same with the default of these fields, or of those of these groups."""
         return self.replaced(**{field.name: field.default for field in chosen_fields(*names)})
 
@@ -75,7 +75,7 @@ class Series:
 
     def is_plain_but_for(self, *names: str) -> bool:
         """Whether all fields but these, or those of these groups, are the default."""
-        return not vars(self.without(*names))
+        return not vars(self.drop(*names))
 
     def parts(self, *groups: str) -> list[str]:
         """Return what labels say of groups of fields."""
@@ -100,10 +100,10 @@ class Series:
     @property
     def family(self) -> str:
         """The name with what tells its server from others: what a comparison is between."""
-        return self.name + self._where
+        return self.name + self._server_note
 
     @property
-    def _where(self) -> str:
+    def _server_note(self) -> str:
         return f" ({self.environment})" if self.environment else ""
 
     @property
@@ -124,7 +124,7 @@ class Series:
     @property
     def label(self) -> str:
         """The name of the curve."""
-        return self.name + self.conditions + self._where
+        return self.name + self.conditions + self._server_note
 
     @property
     def folder(self) -> str:
@@ -144,7 +144,7 @@ class Series:
             field.attribute: getattr(self, field.name) for field in self.special_fields if field.attribute
         }
 
-    def as_json(self) -> str:
+    def dump_json(self) -> str:
         """Write the fields that are not the default."""
         return json.dumps({"algorithm": self.algorithm, **vars(self)})
 
@@ -180,7 +180,7 @@ def series_of(attrs: Mapping[str, Any], folder: str) -> Series:
 
 
 def stored_series(attrs: Mapping[str, Any]) -> Series | None:
-    """Return the series by its field of the attributes, None where there is none that can be read."""
+    """Return the series by its field of the attributes, None if it is missing or unreadable."""
     with suppress(KeyError, TypeError, ValueError, AttributeError):
         return series_from(from_json(attrs[ATTRIBUTE], dict[str, Any]()))
     return None
@@ -200,7 +200,7 @@ def _labelled_series(attrs: Mapping[str, Any], folder: str) -> Series:
         for candidate in candidates
         if (algorithm := label.removesuffix(candidate.conditions)) not in ("", label)
     )
-    return _with_version(next(fitting, Series(label)), attrs).replaced(batch=is_batch)
+    return _separate_version(next(fitting, Series(label)), attrs).replaced(batch=is_batch)
 
 
 def _known_conditions(attrs: Mapping[str, Any]) -> Series:
@@ -217,10 +217,10 @@ def _known_conditions(attrs: Mapping[str, Any]) -> Series:
     unknown = ["rate"] if found.get("workload") or found.get("objective") else []
     unknown += [] if found.get("workload") else ["autovacuum"]
     unknown += [] if attrs.get("tier") else ["tier_method"]
-    return Series("", **found).without(*unknown)
+    return Series("", **found).drop(*unknown)
 
 
-def _with_version(series: Series, attrs: Mapping[str, Any]) -> Series:
+def _separate_version(series: Series, attrs: Mapping[str, Any]) -> Series:
     """Separate a tag at the end of the name from it, by the image or the release that was used."""
     image = str(attrs.get("docker_image", "")).rpartition(":")[2]
     for tag in (image, *(str(attrs.get(f"{extension}_version", "")) for extension in EXTENSIONS)):

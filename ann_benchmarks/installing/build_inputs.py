@@ -68,7 +68,7 @@ def _package(value: str) -> Path | None:
     if path.is_file():
         return path
     if is_package:
-        raise UserError(f"there is no file {value}, which a build argument names")
+        raise UserError(f"the file {value}, which a build argument names, does not exist")
     return None
 
 

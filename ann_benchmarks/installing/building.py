@@ -72,7 +72,7 @@ class BuildLog:
         elif line.strip() and not line.lstrip().startswith(_ENGINE):
             self._output.append(line.strip())
 
-    def why(self, message: str) -> str:
+    def explain(self, message: str) -> str:
         """Say on one line why the build failed, given the engine's message."""
         self.write(f"\n{message}\n" if self._pending else f"{message}\n")
         status = _STATUS.search(message)
@@ -126,7 +126,9 @@ class ImageBuild:
                     self._take(message, log)
                     is_finished = "aux" in message or is_finished  # with the image's id
                 if not is_finished:
-                    raise BuildFailed(log.why("the engine broke off without a word; has it been stopped?"))
+                    raise BuildFailed(
+                        log.explain("the engine broke off without a word: has it been stopped?")
+                    )
             except (BuildFailed, BuildAborted):
                 raise
             except UserError as error:
@@ -134,7 +136,7 @@ class ImageBuild:
             except Exception as error:
                 if self._is_aborted.is_set():
                     raise BuildAborted from None
-                raise BuildFailed(log.why(f"the engine: {reason(error)}")) from None
+                raise BuildFailed(log.explain(f"the engine: {reason(error)}")) from None
             finally:
                 if self._response is not None:
                     self._response.close()  # at which the engine ends a build that is not finished
@@ -181,15 +183,15 @@ class ImageBuild:
 
     def _take(self, message: dict[str, Any], log: BuildLog) -> None:
         if error := message.get("error"):
-            text = log.why(str(error).strip())
+            text = log.explain(str(error).strip())
             is_of_image = log.instruction.startswith("FROM ")
-            raise BuildFailed(self._without_image(text, log.instruction) if is_of_image else text)
+            raise BuildFailed(self._explain_missing_image(text, log.instruction) if is_of_image else text)
         if "stream" in message:
             log.write(message["stream"])
         elif (status := message.get("status")) and not message.get("progressDetail"):
             log.write(f"{message.get('id', '')} {status}\n".lstrip())  # of an image that is pulled
 
-    def _without_image(self, text: str, instruction: str) -> str:
+    def _explain_missing_image(self, text: str, instruction: str) -> str:
         """Add what can be done about an image that cannot be had."""
         if self.spec.image == SMALL_BASE:
             return (

@@ -129,7 +129,7 @@ class ImageCatalog:
                 raise UserError(broken.problem)
         known_names = [known for config in self.configs for known in config.names()]
         raise UserError(
-            f"there is no algorithm '{name}'; {closest(name, [*known_names, *self.plugins, BASE_FOLDER])}"
+            f"unknown algorithm '{name}'; {closest(name, [*known_names, *self.plugins, BASE_FOLDER])}"
         )
 
     def _collect(self, image: str, into: dict[str, Dockerfile], path: tuple[str, ...]) -> None:

@@ -43,7 +43,7 @@ class Folders:
                     yield mark, folder
 
     def mark_of(self, folder: Path) -> str | None:
-        """Return what the name of a folder has more than the plain one; None where it is none of them."""
+        """Return what the name of a folder has more than the plain one; None for any other folder."""
         name = self.plain.name
         stem = name.removesuffix(BATCH)
         begin, end = f"{stem}{BESIDE}", name.removeprefix(stem)

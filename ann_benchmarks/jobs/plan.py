@@ -105,7 +105,7 @@ def _are_anew(located: Sequence[_Located]) -> list[bool]:
 
 
 def _race_of(job: Job, facts: Facts, environments: Environments) -> str:
-    """Return the mark of the rounds that all points of a job were measured in, "" where there is none."""
+    """Return the mark of the rounds that all points of a job were measured in, "" without such rounds."""
     marks = {
         mark_of_rounds(path, job.procedure)
         for arguments in job.points
@@ -125,7 +125,7 @@ def mark_of_rounds(path: Path, procedure: Procedure) -> str | None:
 
 
 def unfinished(path: Path, procedure: Procedure, truth: str) -> str | None:
-    """Say why a file is no finished point of this procedure on this data, None if it is one."""
+    """Say why a file is not a finished point of this procedure on this data, None if it is."""
     if procedure.workload is not None:
         return _other_workload(path, procedure.workload, truth)
     return damage(path, truth) or _cut_race(path) or _other_load(path, procedure.load)
@@ -140,7 +140,7 @@ def _cut_race(path: Path) -> str | None:
 def _other_load(path: Path, load: Load | None) -> str | None:
     """Say how a finished point was measured, if that is not what is requested now.
 
-    How long, and with how many queries, is no field of a series.
+    How long, and with how many queries, are not fields of a series.
     """
     if load is None:
         return None

@@ -49,7 +49,7 @@ def highest_rate(is_kept_at: Callable[[float], bool], closed_loop_rate: float) -
 
 
 ROUNDING = 1e-9  # of a mean of recalls
-FINEST = 0.01  # of the value's place: a smaller difference in effort is none in the figures
+FINEST = 0.01  # of the value's place: a smaller difference in effort does not show in the figures
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class AnswerCheck:
         self._attributes, self._filters = attributes, filters
 
     def __call__(self, neighbors: np.ndarray) -> None:
-        """Raise UserError, which names the query, where a row of (queries, n) does not pass; -1 is none."""
+        """Raise UserError, which names the query, where a row of (queries, n) does not pass; -1 passes."""
         passed = passing(self._attributes, self._filters, neighbors)
         if passed.all():
             return

@@ -68,7 +68,7 @@ class Kills:
 class UndisturbedRuns:
     """Measures a run again that others have disturbed; all runs of a point together so many times.
 
-    Where others go on, that is in vain: after two repeats in a row that were disturbed too, there is no more.
+    Where others go on, that is in vain: after two disturbed repeats in a row, it gives up.
     """
 
     def __init__(self, left: int, can_repeat: Callable[[], bool] = lambda: True) -> None:

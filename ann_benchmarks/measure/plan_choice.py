@@ -96,7 +96,7 @@ def judge_regret(own: np.ndarray, others: Sequence[np.ndarray]) -> Regret:
     The interval is from drawing queries with replacement, the same ones for all ways (the paired percentile
     bootstrap, Efron 1979). Its lower end is of the way that is the best here, judged together with the others
     (Bonferroni), because chance chooses it among them. Its upper end is of the best one of each draw: ways
-    that are equally fast differ by chance, and the regret is none the smaller.
+    that are equally fast differ by chance, which does not make the regret smaller.
     """
     seconds = np.array([own, *others])
     best = int(np.argmin(seconds.mean(axis=1)))

@@ -88,7 +88,7 @@ class SwitchedMonitor:
 
     def cut(self) -> Recording:
         """Return what was recorded since the last cut, and in earlier turns."""
-        recording, self.before = self.current.cut().after(self.before), Recording()
+        recording, self.before = self.current.cut().prepend(self.before), Recording()
         return recording
 
     def __getattr__(self, name: str) -> Any:
@@ -137,7 +137,7 @@ class EnteredJob:
                 contender.rounds.append(turn.round)
                 contender.sent_once.append(run.facts.pop(SENT_ONCE, 0.0))
                 contender.plugin_facts = self._plugin.get_additional()
-                contender.recording = monitor.cut().after(contender.recording)
+                contender.recording = monitor.cut().prepend(contender.recording)
         except Exception as error:
             self.contenders.pop(turn.point, None)
             self._failed.add(turn.point)
@@ -225,7 +225,7 @@ class Contenders:
     """The jobs that have entered, in the order in which they did."""
 
     def __init__(self) -> None:
-        """There is none yet."""
+        """Begin without a job."""
         self._jobs: dict[str, EnteredJob] = {}
         self._stacks: dict[str, ExitStack] = {}
         self._answers: dict[str, dict[str, np.ndarray]] = {}  # by `answered_alike`

@@ -195,11 +195,11 @@ class PointStore:
         job = self._placed(attrs)
         series = job.series
         attrs |= {name: value for name, value in series.attributes.items() if name not in attrs}
-        attrs |= {"algo": series.label, ATTRIBUTE: series.as_json()}
+        attrs |= {"algo": series.label, ATTRIBUTE: series.dump_json()}
         edges, counts = histogram(times)
         more: dict[str, Any] = {"latency_histogram_edges": edges, "latency_histogram": counts}
         built = Recording() if attrs.get("index_reused") else self.built
-        if (sampled := monitored(recording.after(built))) is not None:
+        if (sampled := monitored(recording.prepend(built))) is not None:
             attrs["monitoring_cpu_seconds"] = recording.cpu_seconds
             more[GROUP] = group_writer(sampled)
         write_result(job.path(query_arguments), attrs, shown.times, neighbors, distances, more)

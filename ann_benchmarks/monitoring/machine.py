@@ -130,7 +130,7 @@ class CPUReading:
 def read_cpu(servers: Sequence[int] | None) -> CPUReading | None:
     """Read the clocks of the CPUs that this process may use; None where they, or the server, are not known.
 
-    `servers` are process ids of servers, whose children count too; empty where there is none, and None where
+    `servers` are process ids of servers, whose children count too; empty without a server, and None where
     one may be on this machine that cannot be found.
     """
     if servers is None:

@@ -86,7 +86,7 @@ class Recording:
     cpu_seconds: float = 0.0
     facts: dict[str, Any] = field(default_factory=dict)  # attributes of what is stored
 
-    def after(self, before: "Recording") -> "Recording":
+    def prepend(self, before: "Recording") -> "Recording":
         """Return both as one."""
         stretches = [*before.stretches, *self.stretches]
         return Recording(stretches, before.cpu_seconds + self.cpu_seconds, self.facts)
@@ -144,7 +144,7 @@ class Monitor:
         interval: float = INTERVAL_SECONDS,
         began: float | None = None,
     ) -> None:
-        """Begin, in a phase without a name. None: there is no server, the algorithm is in this process.
+        """Begin, in a phase without a name. None: the algorithm is in this process, without a server.
 
         `began` is what seconds are counted from, a reading of perf_counter; None: now.
         """
@@ -252,12 +252,12 @@ class Monitor:
         return sample
 
 
-def _before() -> None:
+def _hold_forks() -> None:
     global _is_held
     _is_held = no_fork.acquire(timeout=_PATIENCE_SECONDS)
 
 
-def _after() -> None:
+def _release_forks() -> None:
     global _is_held
     if _is_held:
         _is_held = False
@@ -265,4 +265,4 @@ def _after() -> None:
 
 
 if sys.platform != "win32":
-    os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after)
+    os.register_at_fork(before=_hold_forks, after_in_parent=_release_forks, after_in_child=_release_forks)

@@ -137,10 +137,10 @@ def draw_bars(axes: Axes, points: Iterable[tuple[Point, str]]) -> None:
 
 
 def add_labels(axes: Axes, points: Sequence[Point], color: str) -> None:
-    """Write each point's label on the first side where there is room; where there is none, leave it out."""
+    """Write each point's label on the first side with room for it; without room, leave it out."""
     if not any(point.label for point in points):
         return
-    axes.autoscale_view()  # as drawing does later: the limits must be what they will be
+    axes.autoscale_view()  # drawing does this too, and the limits must be those drawn
     pixels = axes.transData.transform([(point.x, point.y) for point in points])
     scale = 72 / axes.figure.dpi
     places = (pixels * scale).tolist()

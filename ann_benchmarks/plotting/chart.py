@@ -32,7 +32,7 @@ from .canvas import (
     save,
     shade,
 )
-from .scales import CHARACTER, Scale, apply_scale, functions, parse_scale, spaced, with_room
+from .scales import CHARACTER, Scale, add_room, apply_scale, functions, parse_scale, spaced
 
 # How curves are drawn by their roles; a legend below panels lists them in this order.
 ROLES: dict[str, dict[str, Any]] = {
@@ -152,8 +152,8 @@ def fit_axis(grid: Sequence[Axes], name: str, panels: Sequence[Panel]) -> None:
     scale = parse_scale(axis.scale or ("log" if is_far else "linear"), name)
     if scale.name == "log" and min(values) <= 0:
         raise UserError(f"a logarithmic {name} axis cannot show {min(values):g}: choose linear")
-    values = with_room(values, [end for interval in intervals for end in interval or ()], scale)
-    if scale.is_for_shares and max(values) > 1:  # as in ann-benchmarks, there is a picture even so
+    values = add_room(values, [end for interval in intervals for end in interval or ()], scale)
+    if scale.is_for_shares and max(values) > 1:  # ann-benchmarks draws a picture even so
         warn(
             f"the {scale} scale is for values up to 1, which {axis.metric} exceeds: the {name} axis is linear"
         )

@@ -111,7 +111,7 @@ def choose_panels(monitored: Monitored) -> list[Counters]:
 
 
 def draw_dashboard(monitored: Monitored, path: Path, title: str) -> None:
-    """Draw all panels that there is something to see in; UserError if there is none, or no file."""
+    """Draw all panels that show something; UserError without any, or without a file."""
     panels = [panel for panel in choose_panels(monitored) if panel.lines]
     parts = split_parts(monitored)
     if not panels or not parts:
@@ -175,10 +175,10 @@ def split_parts(monitored: Monitored) -> list[Part]:
     places = [place for place, (phase, _) in enumerate(stretches) if phase in (*MEASURED, *WRITTEN)]
     first = places[0] if places else len(stretches)
     parts = [stretches[:first], stretches[first : places[-1] + 1] if places else []]
-    return [part for part in map(without_ends, parts) if part]
+    return [part for part in map(strip_unnamed, parts) if part]
 
 
-def without_ends(part: Part) -> Part:
+def strip_unnamed(part: Part) -> Part:
     """Leave out what has no name before and after all that has one."""
     named = [place for place, (phase, _) in enumerate(part) if phase != OTHER]
     return part[named[0] : named[-1] + 1] if named else []
@@ -249,7 +249,7 @@ def decorate(axes: Axes, panel: Counters, top: float, is_first: bool, is_last: b
 
 
 def name_phases(axes: Axes, monitored: Monitored, part: Part) -> set[str]:
-    """Write the names of the phases over their bands; return those that there is no room for."""
+    """Write the names of the phases over their bands; return those that found no room."""
     begin, end = axes.get_xlim()
     room = axes.get_position().width / (end - begin)
     named: set[str] = set()

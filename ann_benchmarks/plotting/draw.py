@@ -18,13 +18,13 @@ from ann_benchmarks.results.runs import Run, load_runs
 from ann_benchmarks.results.tails import tails_at
 from ann_benchmarks.results.warnings import server_warnings
 from ann_benchmarks.statistics.percentiles import PERCENTILES, least_queries
-from ann_benchmarks.views.chosen import ALL, Choice, check_reached, checked_target, chosen, without_results
+from ann_benchmarks.views.chosen import ALL, Choice, check_reached, checked_target, chosen, explain_missing
 from ann_benchmarks.views.curves import View, facet_chart, metric_chart
 from ann_benchmarks.views.facets import FACETS, NO_FACET, panels
 from ann_benchmarks.views.figures import assign_styles, result_styles, told_apart
 from ann_benchmarks.views.filters import NO_DEFAULTS, filter_tables, view_filters
 from ann_benchmarks.views.parts import Part, Table, escaped, table_text
-from ann_benchmarks.views.points import over_first, points_by_algorithm
+from ann_benchmarks.views.points import divide_by_first, points_by_algorithm
 from ann_benchmarks.views.published import read_points, read_tiers
 from ann_benchmarks.views.recalls import recall_chart
 from ann_benchmarks.views.tier_lines import relative_lines, tier_chart, tier_lines
@@ -148,7 +148,7 @@ def prepare_metrics(request: PlotRequest, target: float) -> Drawing:
         warn(f"every result has a 0 for {view.x} or {view.y}, which is not drawn: the picture is empty")
     if view.normalise:
         for series in drawn.values():
-            series |= {name: over_first(points, (view.x, view.y)) for name, points in series.items()}
+            series |= {name: divide_by_first(points, (view.x, view.y)) for name, points in series.items()}
     names = {run.algorithm for part in parts.values() for run in part}
     styles = told_apart(assign_styles(names) if request.facet else result_styles(names), names)
     curves = len({name for series in drawn.values() for name in series})
@@ -211,11 +211,11 @@ def prepare_filters(request: PlotRequest, target: float) -> Drawing:
             " run run.py --filter, such as --filter uniform:0.01"
         )
     announce(view.choice, [] if view.has_defaults else [NO_DEFAULTS])
-    if not any(one.at_recall for one in view.sets):
+    if not any(one.standings for one in view.sets):
         warn(f"no result reaches a recall of {target:g} with all rows returned: --target-recall lowers it")
     names = view.strategies
     styles, title = told_apart(result_styles(names), names), request.title(target, view.choice.load)
-    points = sum(len(one.at_recall) for one in view.sets)
+    points = sum(len(one.standings) for one in view.sets)
     said = f"points: {points}, strategies: {len(names)}, filters: {len(view.sets)}"
     write = partial(create_filter_figure, view, title=title, styles=styles, intervals=request.intervals)
     return Drawing(title, write, said, filter_tables(view, request.intervals))
@@ -271,7 +271,7 @@ def read_runs(request: PlotRequest) -> list[Run]:
     """Read the results of the requested dataset; UserError without any."""
     paths = list(iter_result_paths(request.dataset, request.count))
     if not paths:
-        raise UserError(without_results(request.dataset, request.count))
+        raise UserError(explain_missing(request.dataset, request.count))
     make_truth_file(request.dataset)
     runs = [run for run in load_runs(paths, request.recompute) if run.batch == request.batch]
     if not runs:

@@ -23,7 +23,7 @@ from ann_benchmarks.views.points import Point
 
 from .canvas import EDGED, GREY, add_grid, coordinates, draw_bars, line_style, named_legend, save
 from .filter_map import HOW_TO_READ, draw_map, filter_map
-from .scales import Scale, apply_scale, with_room
+from .scales import Scale, add_room, apply_scale
 
 COLUMNS = 4  # of panels
 WIDTHS = (6.5, 4.8, 3.9, 3.3)  # of a panel by the number of columns, in inches as all lengths here
@@ -180,7 +180,7 @@ def draw_speeds(
     """
 
     def speeds(one: UnderFilter) -> dict[str, Known]:
-        reaching = {name: at for name, at in one.at_recall.items() if drawable(1.0, at.qps)}
+        reaching = {name: at for name, at in one.standings.items() if drawable(1.0, at.qps)}
         return {name: (at.qps, at.interval if intervals else None) for name, at in reaching.items()}
 
     lines = {axes: panel.points(names, speeds) for axes, panel in placed.items()}
@@ -189,7 +189,7 @@ def draw_speeds(
     first = next(iter(placed))
     if every:
         ends = [end for point in every for end in point.y_interval or () if end > 0]
-        values = with_room([point.y for point in every], ends, Scale("log"))
+        values = add_room([point.y for point in every], ends, Scale("log"))
         apply_scale(first, "y", Scale("log"), values, False)
         low, high = min(values), max(values)
         low, high = (low, high) if high >= 1.5 * low else (low / 1.25, high * 1.25)

@@ -42,7 +42,7 @@ def rel(dataset_distances: Rows, run_distances: Rows, metrics: Any) -> float:
     return value
 
 
-def _of_attributes(metric: ResultMetric) -> Callable[[Sequence[Any], Mapping[str, Any]], float]:
+def _adapt_metric(metric: ResultMetric) -> Callable[[Sequence[Any], Mapping[str, Any]], float]:
     """Return what takes the queries and the attributes of a result."""
 
     def function(queries: Sequence[Any], attrs: Mapping[str, Any]) -> float:
@@ -52,11 +52,11 @@ def _of_attributes(metric: ResultMetric) -> Callable[[Sequence[Any], Mapping[str
     return function
 
 
-queries_per_second = _of_attributes(all_metrics["qps-best"])
-index_size = _of_attributes(all_metrics["indexsize"])
-build_time = _of_attributes(all_metrics["build"])
-candidates = _of_attributes(all_metrics["candidates"])
-dist_computations = _of_attributes(all_metrics["distcomps"])
+queries_per_second = _adapt_metric(all_metrics["qps-best"])
+index_size = _adapt_metric(all_metrics["indexsize"])
+build_time = _adapt_metric(all_metrics["build"])
+candidates = _adapt_metric(all_metrics["candidates"])
+dist_computations = _adapt_metric(all_metrics["distcomps"])
 
 
 def _recalls(name: str, run_distances: Rows, thresholds: Sequence[float], count: int, metrics: Any) -> Any:

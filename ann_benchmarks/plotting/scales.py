@@ -16,7 +16,7 @@ SCALES = ("linear", "log", "symlog", "logit")
 NEAR_ONE = (0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999, 0.99999, 1)
 Transform = Callable[[np.ndarray], np.ndarray]
 PADDING = 0.03  # of the length of the axis, left free beyond the outermost points
-NEXT_TO_ONE = 0.9  # where an axis begins, about, if all values are 1
+NEXT_TO_ONE = 0.9  # about the beginning of an axis if all values are 1
 EDGE = 0.1  # of the length of a logit axis, from the largest share below 1 to 1
 SMALLEST_GAP = 0.045  # of the length of the axis, between two ticks
 CHARACTER = 0.011  # of the length of an axis, that a character of what is written below it takes
@@ -77,7 +77,7 @@ def functions(scale: Scale) -> tuple[Transform, Transform]:
     return by_name[scale.name]
 
 
-def with_room(values: Sequence[float], ends: Sequence[float], scale: Scale) -> list[float]:
+def add_room(values: Sequence[float], ends: Sequence[float], scale: Scale) -> list[float]:
     """Return the values, and the ends of bars around them as far as the axis is to reach for these.
 
     A few wide intervals must not press the points together: what is further away leaves the picture.

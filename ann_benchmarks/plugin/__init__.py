@@ -17,8 +17,8 @@ from .protocols import Watch as Watch
 from .protocols import Writable as Writable
 from .protocols import Writers as Writers
 from .protocols import Writes as Writes
-from .protocols import at_this_moment as at_this_moment
 from .protocols import client_facts as client_facts
 from .protocols import dashboard_panels as dashboard_panels
+from .protocols import freeze_answers as freeze_answers
 from .protocols import server_processes as server_processes
 from .protocols import settle as settle

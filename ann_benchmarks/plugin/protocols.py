@@ -104,7 +104,7 @@ class Writable(Protocol):
     """A table with its index, which is dropped when it is closed.
 
     Where others than the server that is written to answer queries, it also has `settle()` and
-    `at_this_moment()`, which the functions of these names call.
+    `freeze_answers()`, which the functions of these names call.
     """
 
     def open_writers(self, writers: int, beside_queries: bool = False) -> Writers:
@@ -117,7 +117,7 @@ class Writable(Protocol):
         """Vacuum table and index; return the seconds."""
 
     def reindex(self) -> float | None:
-        """Build the index anew; return the seconds, None where there is none."""
+        """Build the index anew; return the seconds, None without an index."""
 
     def sizes(self) -> dict[str, float]:
         """Return index_size and table_size in KiB."""
@@ -134,13 +134,13 @@ def settle(table: Writable) -> None:
     getattr(table, "settle", lambda: None)()
 
 
-def at_this_moment(table: Writable) -> AbstractContextManager[Callable[[], Mapping[str, float]]]:
+def freeze_answers(table: Writable) -> AbstractContextManager[Callable[[], Mapping[str, float]]]:
     """Have answers be those of this moment within; give what returns how far they are behind the writes.
 
     Without the method of that name, they are not behind.
     """
     hold: Callable[[], AbstractContextManager[Callable[[], Mapping[str, float]]]] | None
-    hold = getattr(table, "at_this_moment", None)
+    hold = getattr(table, "freeze_answers", None)
     return nullcontext(dict) if hold is None else hold()
 
 
@@ -244,7 +244,7 @@ def client_facts(clients: Clients) -> dict[str, Any]:
 
 
 def server_processes(watch: Watch) -> Sequence[int] | None:
-    """Return the ids of the observed server's processes, without their children; empty where there is none.
+    """Return the ids of the observed server's processes, without their children; empty without a server.
 
     None: they are not known, also where the watch has no processes().
     """

@@ -9,7 +9,7 @@ from pathlib import Path
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import three_digits
 from ann_benchmarks.load.request import Objective
-from ann_benchmarks.results.at_recall import AtRecall, at_recall, built_index, is_known, may_reach
+from ann_benchmarks.results.at_recall import AtRecall, built_index, find_at_recall, is_known, may_reach
 from ann_benchmarks.results.runs import Run, interval, number
 from ann_benchmarks.statistics.intervals import Interval
 from ann_benchmarks.statistics.speeds import WITHIN
@@ -78,7 +78,7 @@ def cost_request(prices: Path | None, latency: Objective | None, rate: float | N
     return None
 
 
-def at_most(value: float, interval: Interval | None, bound: float) -> Kept:
+def judge_at_most(value: float, interval: Interval | None, bound: float) -> Kept:
     """Whether a figure is at most a bound, with its interval where that is known."""
     if interval is None:
         return Kept.UNSURE if value <= bound else Kept.NO
@@ -87,10 +87,10 @@ def at_most(value: float, interval: Interval | None, bound: float) -> Kept:
     return Kept.YES if interval.high <= bound else Kept.UNSURE
 
 
-def at_least(value: float, interval: Interval | None, bound: float) -> Kept:
+def judge_at_least(value: float, interval: Interval | None, bound: float) -> Kept:
     """Whether a figure is at least a bound, with its interval where that is known."""
     opposite = None if interval is None else Interval(-interval.high, -interval.low)
-    return at_most(-value, opposite, -bound)
+    return judge_at_most(-value, opposite, -bound)
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class ServerCost:
         return min((kept for kept, _ in self.verdicts), default=Kept.YES)
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         """What is not kept, or not surely."""
         kept = self.kept
         return "; ".join(text for one, text in self.verdicts if one == kept < Kept.YES)
@@ -194,7 +194,7 @@ def server_costs(runs: Iterable[Run], target: ServiceTarget, prices: PriceList) 
 
 def _index(run: Run) -> Hashable:
     """Return what identifies an index and how it is queried, whatever the rate."""
-    series = run.series.without("rate", "objective")
+    series = run.series.drop("rate", "objective")
     return run.dataset, run.count, series.label, *built_index(run)[1:]
 
 
@@ -208,7 +208,7 @@ def _closed_cost(group: Sequence[Run], target: ServiceTarget) -> ServerCost:
     else:
         kept = [(run, _latency(run, target)[0]) for run in reaching]
         chosen = [[run for run, verdict in kept if verdict >= least] for least in (Kept.YES, Kept.UNSURE)]
-    standing = [at for runs in chosen for at in at_recall({0: runs}, target.recall).values()]
+    standing = [at for runs in chosen for at in find_at_recall({0: runs}, target.recall).values()]
     costs = [_closed_at(at, target) for at in standing]
     if not costs:  # nothing keeps the latency
         best = min(reaching, key=lambda run: _milliseconds(run, target))
@@ -261,7 +261,7 @@ def _within(run: Run) -> Verdict:
 def _rates(rate: float, bounds: Interval | None, target: ServiceTarget) -> list[Verdict]:
     if target.rate is None:
         return []
-    return [(at_least(rate, bounds, target.rate), f"{three_digits(rate)} queries/s")]
+    return [(judge_at_least(rate, bounds, target.rate), f"{three_digits(rate)} queries/s")]
 
 
 def _latency(run: Run, target: ServiceTarget) -> Verdict:
@@ -271,7 +271,7 @@ def _latency(run: Run, target: ServiceTarget) -> Verdict:
     if not math.isfinite(value):
         return Kept.NO, f"{name} is not known, for want of queries"
     bound = target.latency.seconds * MILLISECONDS
-    return at_most(value, interval(run, name), bound), f"{name} {three_digits(value)} ms"
+    return judge_at_most(value, interval(run, name), bound), f"{name} {three_digits(value)} ms"
 
 
 def _milliseconds(run: Run, target: ServiceTarget) -> float:

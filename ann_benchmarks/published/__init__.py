@@ -53,7 +53,7 @@ class PublishedTable:
                     f"{self.place}: the table '{self.name}' has no column '{column}': it has {known}"
                 )
 
-    def in_unit(self, column: str, unit: str) -> float:
+    def find_factor(self, column: str, unit: str) -> float:
         """Return how many of a unit one of a column's is; UserError if they measure different things."""
         own = self.columns[column]
         if own == unit:
@@ -116,7 +116,7 @@ def published(name: str) -> Published:
     path = Path(name) if name.endswith(".yml") else FOLDER / f"{name}.yml"
     if not exists(path):
         known = ", ".join(published_names()) or "none"
-        raise UserError(f"there are no published figures named '{shown(name)}': there are {known}")
+        raise UserError(f"unknown published figures '{shown(name)}': choose from {known}")
     return PublishedFile(path, ", ".join(KEYS)).published()
 
 

@@ -85,7 +85,7 @@ def speed_statements(
     scarce = [least for one in shown if (least := least_memory(runs, target, one))]
     rate = error_rate / (len(shown) + len(scarce))  # all statements together err at error_rate
     return [
-        *in_short(shown, scarce, need, rate),
+        *summarise(shown, scarce, need, rate),
         *(Statement(f"Speed, {one.client_text}", speed(one, rate)) for one in shown),
         *missed(runs, target),
         *tail_statements(reaching[0].fastest.values()),
@@ -95,7 +95,7 @@ def speed_statements(
     ]
 
 
-def in_short(
+def summarise(
     shown: Sequence[Comparison], scarce: Sequence[Comparison], need: Sequence[MemoryNeed], error_rate: float
 ) -> list[Statement]:
     """Return the answer in a few sentences, nothing where no algorithms were compared.
@@ -172,7 +172,7 @@ def speed(comparison: Comparison, error_rate: float) -> str:
 
 def pace(comparison: Comparison, name: str) -> str:
     """Write the throughput of an algorithm at the recall, and the recall and tail latency behind it."""
-    runs, standing = comparison.at_recall[name].runs, comparison.at_recall[name].standing
+    runs, standing = comparison.standings[name].runs, comparison.standings[name].standing
     recalls = [run.metrics["recall"] for run in runs]
     recall = f"recall {recalls[0]:.3f}"
     if standing.reach == BETWEEN:

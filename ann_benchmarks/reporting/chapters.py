@@ -20,7 +20,7 @@ from ann_benchmarks.submission.checking.check import check_bundle
 from ann_benchmarks.submission.files import PRICES, REPORT
 from ann_benchmarks.submission.own_facts import facts_here
 from ann_benchmarks.submission.private import Private
-from ann_benchmarks.views.chosen import checked_target, readable_records, without_results
+from ann_benchmarks.views.chosen import checked_target, explain_missing, readable_records
 
 from .content import Chapter, Finding, Report, is_named
 from .kinds import worth_showing
@@ -125,15 +125,13 @@ def dataset_results(
     if not runs and not records:
         if paths:
             raise UserError(f"nothing to report: no result of {dataset} can be read")
-        raise UserError(without_results(dataset, count or 10).replace("to plot", "to report"))
+        raise UserError(explain_missing(dataset, count or 10).replace("to plot", "to report"))
     if not algorithms:
         return runs, records
     names = sorted({run.algorithm for run in runs} | {record.algo for record in records})
     for algorithm in algorithms:
         if not any(is_named(name, algorithm) for name in names):
-            raise UserError(
-                f"there are no results of '{algorithm}' on {dataset}: choose from {', '.join(names)}"
-            )
+            raise UserError(f"no results of '{algorithm}' on {dataset}: choose from {', '.join(names)}")
     chosen = {name for name in names if any(is_named(name, algorithm) for algorithm in algorithms)}
     return (
         [run for run in runs if run.algorithm in chosen],

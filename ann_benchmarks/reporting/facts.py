@@ -70,9 +70,9 @@ def run_blocks(report: Report) -> list[Block]:
     return [
         Heading(2, "What was run"),
         *([Listing(report.command)] if report.command else []),
-        *when(every),
+        *describe_period(every),
         *([data_table(by_dataset)] if by_dataset else []),
-        *what_was_run(by_algorithm),
+        *tabulate_facts(by_algorithm),
         *commands(every),
     ]
 
@@ -110,7 +110,7 @@ def result_facts(attrs: Attributes) -> dict[Fact, str]:
     return facts
 
 
-def what_was_run(by_algorithm: Mapping[str, Sequence[Attributes]]) -> list[Block]:
+def tabulate_facts(by_algorithm: Mapping[str, Sequence[Attributes]]) -> list[Block]:
     """Return the facts as tables, from the attributes of the results of each algorithm."""
     facts = {name: [result_facts(attrs) for attrs in every] for name, every in by_algorithm.items()}
     known = dict.fromkeys(fact for every in facts.values() for of_result in every for fact in of_result)
@@ -176,7 +176,7 @@ def dataset_shape(dataset: str) -> tuple[str, str, str]:
     return UNKNOWN, UNKNOWN, UNKNOWN
 
 
-def when(all_attrs: Iterable[Attributes]) -> list[Block]:
+def describe_period(all_attrs: Iterable[Attributes]) -> list[Block]:
     """Say from when to when it was measured."""
     begun = [attrs for attrs in all_attrs if "started_at" in attrs]
     if not begun:
@@ -234,7 +234,7 @@ def monitored_results(runs: Iterable[Run], target: float) -> list[Run]:
 
 def result_file(run: Run) -> Path:
     """Return the file that a result was read from; UserError if it has gone."""
-    plain = run.series.without("environment").label
+    plain = run.series.drop("environment").label
     for path in iter_result_paths(run.dataset, run.count):
         if path.parent.name.partition(BESIDE)[0].removesuffix("-batch") == plain:
             attrs = read_attributes(path)

@@ -141,7 +141,7 @@ def make(what: str, request: Mapping[str, Any], shown: Shown) -> list[Block]:
     """
     name, known_views = str(request.get("kind")), views(what)
     if name not in known_views:
-        raise UserError(f"there is no {what} of kind '{name}': choose from {', '.join(known_views)}")
+        raise UserError(f"unknown kind of {what} '{name}': choose from {', '.join(known_views)}")
     _, *parameters = inspect.signature(known_views[name]).parameters.values()
     own = {parameter.name: parameter.default for parameter in parameters}
     overlaid = {key: getattr(Overlay(), key) for key in KINDS[name].overlay if what == "picture"}

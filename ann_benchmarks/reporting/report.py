@@ -179,7 +179,7 @@ def check_replaceable(folder: Path) -> None:
 
 
 def report_files(folder: Path) -> set[str] | None:
-    """Return the names of the files of the report in a folder, None if there is none."""
+    """Return the names of the files of the report in a folder, None without a report."""
     try:
         content: Any = json.loads((folder / MARK_FILE).read_text(encoding="utf-8"))
         if content["made_by"] != MARK["made_by"]:
@@ -225,7 +225,7 @@ def write_json(
             }
             for chapter in report.chapters
         ],
-        "points": [run.as_data() for run in runs],
+        "points": [run.dump() for run in runs],
         # The samples of its monitoring are for pictures, and stay in its file.
         "records": [asdict(replace(one, monitoring=None)) | {"path": one.path.as_posix()} for one in records],
     }

@@ -11,8 +11,8 @@ from ann_benchmarks.published import TEXT, published
 from ann_benchmarks.published.selecting import rows_where
 from ann_benchmarks.results.at_recall import (
     AtRecall,
-    at_recall,
     built_index,
+    find_at_recall,
     indexes_at_recall,
     latency_notes,
     ratio_of_throughputs,
@@ -109,14 +109,14 @@ def latency_results(shown: Shown) -> tuple[list[Run], bool]:
     """
     curves: dict[str, list[Run]] = {}
     for run in shown.runs:
-        curves.setdefault(run.series.without("tier_memory").label, []).append(run)
+        curves.setdefault(run.series.drop("tier_memory").label, []).append(run)
     groups: dict[str, list[Run]] = {}
     for curve in curves.values():
         most = max(map(ram, curve))
         for run in curve:
             if ram(run) == most:
                 groups.setdefault(run.algorithm, []).append(run)
-    if found := at_recall(groups, shown.target):
+    if found := find_at_recall(groups, shown.target):
         return [at.run for at in found.values()], True
     return [max(group, key=lambda run: run.metrics["recall"]) for group in groups.values()], False
 
@@ -166,7 +166,7 @@ def highest_at_recall(runs: Sequence[Run], target: float) -> list[AtRecall]:
     for run in (run for run in runs if not run.series.is_open):  # at a rate, QPS were given
         place = run.dataset, run.count, run.batch, run.series.conditions
         places.setdefault(place, {}).setdefault(built_index(run), []).append(run)
-    found = [at_recall(indexes, target) for indexes in places.values()]
+    found = [find_at_recall(indexes, target) for indexes in places.values()]
     return [next(iter(standings.values())) for standings in found if standings]
 
 
@@ -194,7 +194,7 @@ def speedup_table(found: Sequence[AtRecall], conditions: str, baseline: str) -> 
     """Return the table of indexes under the same conditions, and what its ratios leave open."""
     runs = [at.run for at in found]
     index_names = IndexNames(runs)
-    names = [index_names.of(run) for run in runs]
+    names = [index_names.find(run) for run in runs]
     bases = [i for i, name in enumerate(names) if baseline in (name, runs[i].series.family)]
 
     def times(values: list[float], more_is_better: bool) -> list[str]:

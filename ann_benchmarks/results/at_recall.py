@@ -95,7 +95,7 @@ def compete(
     }
 
 
-def at_recall(groups: Mapping[Key, Sequence[Run]], target: float) -> dict[Key, AtRecall]:
+def find_at_recall(groups: Mapping[Key, Sequence[Run]], target: float) -> dict[Key, AtRecall]:
     """Return how groups of results stand at a recall, the fastest first, without those that do not reach it.
 
     They are compared in the rounds that they share, where they share some.
@@ -110,7 +110,7 @@ def indexes_at_recall(runs: Iterable[Run], target: float) -> list[tuple[AtRecall
     indexes: dict[Hashable, list[Run]] = {}
     for run in runs:
         indexes.setdefault((run.dataset, run.count, run.batch, built_index(run)), []).append(run)
-    standing = at_recall(indexes, target)
+    standing = find_at_recall(indexes, target)
     found = [standing[index] for index in indexes if index in standing]
     arguments: dict[str, list[dict[str, str]]] = {}
     for one in found:
@@ -136,17 +136,17 @@ def ratio_of_throughputs(first: AtRecall, second: AtRecall, error_rate: float = 
     one, other = first.standing, second.standing
     if [*map(_search, first.runs)] == [*map(_search, second.runs)]:
         one, other = (replace(one, reach=AT, doubt=0.0, sampling=0.0, shifts=()) for one in (one, other))
-    return replace(ratio(one, other, error_rate), how=how_measured(first.run, second.run))
+    return replace(ratio(one, other, error_rate), how=describe_measuring(first.run, second.run))
 
 
-def how_measured(first: Run, second: Run) -> str:
+def describe_measuring(first: Run, second: Run) -> str:
     """Say in words how two results were measured that are not compared in the rounds that they share."""
     one, other = speed_of_run(first), speed_of_run(second)
-    if not one.by_round or not other.by_round:
+    if not one.round_levels or not other.round_levels:
         return MEASURED_ONCE
     if one.mark != other.mark:
         return "measured in rounds of their own, at different times"
-    shared = len(one.by_round.keys() & other.by_round.keys())
+    shared = len(one.round_levels.keys() & other.round_levels.keys())
     return f"measured in {counted(shared, 'round')}, too few to be believed"
 
 

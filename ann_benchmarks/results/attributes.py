@@ -27,11 +27,11 @@ _EARLIER = {"postgres": "PostgreSQL", "vector": "pgvector", "vchord": "VectorCho
 
 
 def write_attributes(file: h5py.File, attrs: Mapping[str, Any]) -> None:
-    """Write each attribute that is not None, and those that are no long arrays also as one JSON text."""
-    stored = {name: _as_hdf5(value) for name, value in attrs.items() if value is not None}
+    """Write each attribute that is not None, and all but long arrays also as one JSON text."""
+    stored = {name: _encode_hdf5(value) for name, value in attrs.items() if value is not None}
     for name, value in stored.items():
         file.attrs[name] = value
-    text = json.dumps({name: value for name, value in map(_as_json, stored.items()) if name})
+    text = json.dumps({name: value for name, value in map(_encode_json, stored.items()) if name})
     if len(text.encode()) <= LONGEST_TEXT:
         file.attrs[ALL] = text
 
@@ -56,7 +56,7 @@ def read_attributes_of(file: h5py.File) -> dict[str, Any]:
     return found
 
 
-def _as_hdf5(value: Any) -> Any:
+def _encode_hdf5(value: Any) -> Any:
     """Return a value as HDF5 can hold it: numbers and arrays of numbers as they are, all else as text."""
     if isinstance(value, str):
         return value.replace("\0", "")
@@ -75,7 +75,7 @@ def _as_hdf5(value: Any) -> Any:
     return json.dumps(value, default=str)
 
 
-def _as_json(item: tuple[str, Any]) -> tuple[str, Any]:
+def _encode_json(item: tuple[str, Any]) -> tuple[str, Any]:
     """Return an attribute as JSON holds it, without its name where it is a long array."""
     name, value = item
     if isinstance(value, (np.generic, np.ndarray)):
@@ -89,7 +89,7 @@ def plain_attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
     What is empty or not finite is not known, and left out. ValueError where lists are nested too deeply.
     """
     found: dict[str, Any] = {}
-    for name, value in map(_as_json, attrs.items()):
+    for name, value in map(_encode_json, attrs.items()):
         if not name or isinstance(value, h5py.Empty) or (isinstance(value, list) and len(value) > LONGEST):
             continue
         value = plain(value)

@@ -80,14 +80,14 @@ class Comparison:
         return self._outcome[0]
 
     @property
-    def at_recall(self) -> dict[str, AtRecall]:
+    def standings(self) -> dict[str, AtRecall]:
         """How each algorithm stands that reaches the recall, the fastest first."""
         return self._outcome[1]
 
     @property
     def fastest(self) -> dict[str, Run]:
         """The result that stands for each algorithm that reaches the recall, the fastest algorithm first."""
-        return {name: one.run for name, one in self.at_recall.items()}
+        return {name: one.run for name, one in self.standings.items()}
 
     @property
     def client_text(self) -> str:
@@ -137,7 +137,7 @@ def comparisons(runs: Iterable[Run], target: float) -> list[Comparison]:
 def least_memory(runs: Iterable[Run], target: float, compared: Comparison) -> Comparison | None:
     """Return the same comparison with the least available RAM that was tried of all of its algorithms.
 
-    None where there is no tier with less of it than the comparison has.
+    None without a tier that has less of it than the comparison.
     """
     groups: dict[str, list[Run]] = {}
     first = compared.runs[0]

@@ -23,7 +23,7 @@ MEMORY = "memory"
 MEMORY_SLACK = 0.05  # what firmware and kernel take of a machine's memory changes with their versions
 DEFAULTS = "default settings"
 MEMORY_DIVIDED = "memory_divided_by"  # attribute: servers that share the memory of one machine
-# The facts that are no versions.
+# The facts other than versions.
 SERVER = {
     *("container", "server", "address", "cpu", "cores", "memory", "container memory", "memory divided by"),
     *("settings", "server settings"),

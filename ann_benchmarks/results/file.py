@@ -114,9 +114,9 @@ def read_result(path: Path, with_neighbors: bool = True) -> Result:
         rows = neighbors[()] if with_neighbors else np.empty((0, neighbors.shape[1]), neighbors.dtype)
         seconds = times[()]
         if not 0 <= float(seconds.min()) <= float(seconds.max()) < LARGEST:  # NaN fails this
-            raise UserError(f"{path} is no result: its times are not all seconds of at least 0")
+            raise UserError(f"{path} is not a result: its times must be seconds of at least 0")
         if with_neighbors and rows.min() < NO_NEIGHBOR:
-            raise UserError(f"{path} is no result: a neighbour is below {NO_NEIGHBOR}, which is none")
+            raise UserError(f"{path} is not a result: its neighbours must be at least {NO_NEIGHBOR}")
         found = distances[()]
         unusable = np.isnan(found) | np.isneginf(found)
         if count := np.count_nonzero(unusable):
@@ -164,7 +164,7 @@ def truth_mark(distances: np.ndarray) -> str:
 
 
 def damage(path: Path, truth: str = "") -> str | None:
-    """Why a file is no finished point on the data with this mark, None if it is one.
+    """Why a file is not a finished point on the data with this mark, None if it is.
 
     Files of ann-benchmarks, which have no mark, are taken at their word.
     """
@@ -195,7 +195,7 @@ def _attributes(file: h5py.File) -> dict[str, Any]:
     try:
         return checked_attributes(read_attributes_of(file))
     except UserError as error:
-        raise UserError(f"{file.filename} is no result: {error}") from None
+        raise UserError(f"{file.filename} is not a result: {error}") from None
 
 
 def _array(file: h5py.File, name: str) -> h5py.Dataset | None:
@@ -209,7 +209,7 @@ def _array(file: h5py.File, name: str) -> h5py.Dataset | None:
 def array_problem(file: h5py.File, array: Any, kinds: str) -> str | None:
     """Say why an array of numbers cannot be read, None if it can; without reading it."""
     if not isinstance(array, h5py.Dataset):
-        return "is no array"
+        return "is not an array"
     if array.shape is None or not is_of_numbers(array.dtype, kinds):
         return f"holds {shortened(array.dtype)}, not numbers of up to 64 bits"
     return lacking(file, array) or (None if fits_in_memory(array) else "does not fit into memory")

@@ -51,7 +51,7 @@ class FastestStrategy:
 
     @property
     def next(self) -> Ratio | None:
-        """The ratio to the best of those that are surely or probably slower, None where there is none.
+        """The ratio to the best of those that are surely or probably slower, None without such.
 
         At an equal recall, where one was measured there.
         """
@@ -84,16 +84,16 @@ class UnderFilter:
         return sorted({run.series.family for run in self.compared.runs})
 
     @property
-    def at_recall(self) -> dict[str, AtRecall]:
+    def standings(self) -> dict[str, AtRecall]:
         """How each strategy stands that reaches the recall and the completeness, the fastest first."""
-        return self.compared.at_recall
+        return self.compared.standings
 
     @cached_property
     def missed(self) -> dict[str, Run]:
         """The result that comes nearest to both, of each strategy that reaches them with none."""
         nearest: dict[str, Run] = {}
         for run in sorted(self.compared.runs, key=lambda run: -self.compared.speed(run).recall):
-            if run.series.family not in self.at_recall:
+            if run.series.family not in self.standings:
                 nearest.setdefault(run.series.family, run)
         return dict(sorted(nearest.items()))
 
@@ -109,13 +109,13 @@ class UnderFilter:
     @property
     def deciles(self) -> dict[str, list["Decile"]]:
         """Each strategy's deciles: of the result next to the recall, else of that nearest to it."""
-        chosen = {name: at.run for name, at in self.at_recall.items()} | self.missed
+        chosen = {name: at.run for name, at in self.standings.items()} | self.missed
         found = {name: read_deciles(run) for name, run in sorted(chosen.items())}
         return {name: deciles for name, deciles in found.items() if deciles}
 
     def fastest(self, error_rate: float) -> FastestStrategy:
         """Judge which is the fastest, so that all that is said of this filter errs at this rate."""
-        names = [*self.at_recall]
+        names = [*self.standings]
         ratios = self.compared.contest.ratios(error_rate) if names else {}
         if not ratios:
             is_alone = len(self.strategies) == 1

@@ -136,12 +136,12 @@ class Measurement:
         return shown_percentiles(self.attrs, self.times)
 
     def number(self, name: str, default: float = math.nan) -> float:
-        """Return an attribute as a number, or `default` where it is missing or is none."""
+        """Return an attribute as a number, or `default` where it is missing or not a number."""
         return number_of(self.attrs, name, default)
 
 
 def number_of(attrs: Mapping[str, Any], name: str, default: float = math.nan) -> float:
-    """Return an attribute as a number, or `default` where it is missing or is none."""
+    """Return an attribute as a number, or `default` where it is missing or not a number."""
     try:
         return float(attrs.get(name, default))
     except (TypeError, ValueError):

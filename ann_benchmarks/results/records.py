@@ -1,6 +1,6 @@
 """What is kept of a workload that writes: results/DATASET/COUNT/ALGORITHM-SERIES/ARGS.workload.json.
 
-It is no result file of ann-benchmarks: its throughput is not that of the index alone, and what is right
+It is not a result file of ann-benchmarks: its throughput is not that of the index alone, and what is right
 changes with what is written: tools that read those files leave these alone.
 """
 
@@ -187,7 +187,7 @@ def iter_record_paths(dataset: str | None = None, count: int | None = None) -> I
     yield from sorted(Path(RESULTS_FOLDER).glob(f"{below}/{count or '*'}/*/*{SUFFIX}"))
 
 
-def over_time(windows: dict[str, list[Any]]) -> tuple[list[float], dict[str, list[float]]]:
+def read_windows(windows: dict[str, list[Any]]) -> tuple[list[float], dict[str, list[float]]]:
     """Return the middle of each window, in s from the beginning, and the figures by name.
 
     Rates are per second, times in ms, sizes in MB; nan where nothing was stored, as of a recall that is

@@ -29,7 +29,7 @@ MOST_OTHERS = 0.1  # share of the CPUs that others took, beyond which a run is d
 BUSY_POOLER = 0.9  # of one core
 RECALL_CHANGED = 0.01  # between the runs of one point
 FEWEST_OF_ADVICE = 5  # runs: of fewer, the effective size varies by several times from point to point
-JUDGED = ("p95", "p99")  # what a median takes is no more, and for p99.9 most runs are too short
+JUDGED = ("p95", "p99")  # a median takes no longer, and for p99.9 most runs are too short
 UNREADABLE = "the attributes of the result file cannot be read"
 Facts = Mapping[str, Any]
 
@@ -97,7 +97,7 @@ def _surplus(facts: Facts) -> float:
 def length_remark(facts: Facts) -> str:
     """Say that runs were too short for their latencies, and what is needed; nothing where they were not."""
     if facts.get("queries_unanswered") or facts.get("steady_state") is False:
-        return ""  # there is no steady state to wait for
+        return ""  # a steady state cannot be waited for
     runs, seconds = int(facts.get("run_count") or 1), facts.get("active_seconds") or 0.0
     name, times = _missing(facts) if runs >= FEWEST_RUNS else ("", 0.0)
     if runs < FEWEST_OF_ADVICE:
@@ -135,7 +135,7 @@ def _missing(facts: Facts) -> tuple[str, float]:
 
 
 def unusable_distances(attrs: Mapping[str, Any]) -> str:
-    """Say that some distances of a result are no distances; "" where all are."""
+    """Say that some distances of a result are invalid; "" where all are."""
     if not attrs.get(UNUSABLE):
         return ""
     return f"{attrs[UNUSABLE]:,} of its distances are NaN or minus infinity, and count as not found"
@@ -223,7 +223,7 @@ ROWS = (
         lambda f: f"the throughput is that of the best of {f['run_count']} runs: ann-benchmarks stores no"
                   " other; compare it with the best runs of others (qps-best)"),
     RemarkRow("runs", lambda f: int(f.get("run_count", FEWEST_RUNS)) < FEWEST_RUNS,
-        lambda f: "fewer than three runs: there is no interval"),
+        lambda f: "fewer than three runs: no interval"),
     RemarkRow("tier", lambda f: abs(_surplus(f)) > OFF,
         lambda f: f"the tier had {abs(_surplus(f)):.1%} {'more' if _surplus(f) > 0 else 'less'} available RAM"
                   " than intended",

@@ -62,7 +62,7 @@ class Run:
         """What is known of where it was measured."""
         return environment_of(self.attrs)
 
-    def as_data(self) -> dict[str, Any]:
+    def dump(self) -> dict[str, Any]:
         """Return all of it as JSON holds it, with the name of the curve."""
         fields = {name: getattr(self, name) for name in FIELDS}
         return {**fields, "series": self.series.values, "algorithm": self.algorithm, "batch": self.batch}
@@ -71,7 +71,7 @@ class Run:
 FIELDS = tuple(name for name in Run.__dataclass_fields__ if name != "path")
 
 
-LeftOut = dict[Path, UserError | OSError]  # files that are no results, or none of this dataset, and why
+LeftOut = dict[Path, UserError | OSError]  # files that are not results of this dataset, and why
 
 
 def measure(path: Path, dataset: str, truths: Truths) -> Run:
@@ -231,7 +231,7 @@ def load_dataset(
             for path in paths:
                 outcome = known.get(path) or next(outcomes)
                 if isinstance(outcome, Run) and path in settled and outcome.series.filter == filters[path]:
-                    cache.put(path, stamps[path], judges[path], outcome.as_data())
+                    cache.put(path, stamps[path], judges[path], outcome.dump())
                 yield path, outcome
     finally:
         cache.save()

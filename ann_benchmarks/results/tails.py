@@ -13,7 +13,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.statistics.distributions import incomplete_beta
 from ann_benchmarks.statistics.intervals import ONE_IN
 
-from .at_recall import at_recall
+from .at_recall import find_at_recall
 from .measurement import COUNTS
 from .runs import Run
 
@@ -52,7 +52,7 @@ class RecallTail:
                 found.append((place / self.steps, under / self.queries))
         return found
 
-    def in_ranges(self, most: int) -> list[tuple[int, int, int]]:
+    def count_in_ranges(self, most: int) -> list[tuple[int, int, int]]:
         """Return (least step, largest step, queries): first of those with all steps, then of others.
 
         The others are in at most this many ranges, from the one with the most steps on.
@@ -82,7 +82,7 @@ def tails_at(runs: Iterable[Run], target: float) -> list[RecallTail]:
     for run in runs:
         if counts_of(run):
             groups.setdefault(run.algorithm, []).append(run)
-    found = at_recall(groups, target)
+    found = find_at_recall(groups, target)
     if not found:
         known = [run.metrics["recall"] for group in groups.values() for run in group]
         highest = f"; the highest is {max(known):.4f}" if known else ""

@@ -129,7 +129,7 @@ class Truths:
         self._read: set[str] = set()
 
     def stamp(self, filter: str) -> Stamp | None:
-        """Return what shows whether the distances under a filter have changed; None where there are none."""
+        """Return what shows whether the distances under a filter have changed; None without any."""
         try:
             return self._file(filter).stamp
         except TruthError:
@@ -150,7 +150,7 @@ class Truths:
 
 
 def filter_of(path: Path) -> str:
-    """Return the filter of a result, "" where there is none; without reading files whose folder has none."""
+    """Return the filter of a result, "" without one; without reading files whose folder has none."""
     if FILTERED not in path.parent.name:
         return ""
     try:

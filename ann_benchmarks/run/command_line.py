@@ -190,7 +190,7 @@ class CommandLine:
         f" the nearest cells; several numbers are contenders (default: {PROBES})",
         "N,N", _count_up_to(MOST_SHARDS))
     pooler: tuple[str, ...] = several(f"have queries go through a pooler: {', '.join(POOLERS)}; several are"
-        f" contenders, among which '{NONE}' is none", "NAME,NAME", _known("pooler", NONE, *POOLERS))
+        f" contenders; '{NONE}' is without one", "NAME,NAME", _known("pooler", NONE, *POOLERS))
     pool_size: tuple[int, ...] = several("connections of the pooler to the server that clients share;"
         " several numbers are contenders (default: one for each core)", "N,N", _count_up_to(MOST_CONNECTIONS))
     replicas: tuple[int, ...] = several("have N servers follow the one that has the index, and --clients"

@@ -88,7 +88,7 @@ class Console:
                 say(f"which points these are: report.json of report.py --dataset {self._dataset}")
 
 
-def what_is_to_do(jobs: Sequence[Job], finished: int) -> str:
+def describe_work(jobs: Sequence[Job], finished: int) -> str:
     """Say how many definitions are to be built, or points to be measured."""
     builds = [job for job in jobs if job.execution.build_only]
     if builds:
@@ -151,7 +151,7 @@ def summary(outcomes: Sequence[JobOutcome]) -> list[str]:
 def _points(outcomes: Sequence[JobOutcome]) -> list[str]:
     """Lines of a table: recall and throughput of each point, in the order of its definition's arguments.
 
-    There is none of a single point, which has just been shown.
+    A single point has none: it has just been shown.
     """
     points = {point.path: point for outcome in outcomes for point in outcome.points}
     if len(points) < 2:

@@ -20,7 +20,7 @@ from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Failure, Finished
 from ann_benchmarks.jobs.job import Job
 
-from .console import Console, what_is_to_do
+from .console import Console, describe_work
 from .containers.containers import Containers
 from .outcomes import JobOutcome, Observer, note_failure, noted
 from .request import Request
@@ -86,7 +86,7 @@ class Executor:
                 containers.prepare(jobs)
                 if not any(job.procedure.conditions for job in jobs):  # else each has its own limits
                     say(str(containers))
-            say(what_is_to_do(jobs, finished))
+            say(describe_work(jobs, finished))
             rounds = jobs[0].procedure.rounds if jobs else None
             shown = observer(jobs)
             stack.callback(shown.ended)

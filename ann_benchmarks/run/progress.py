@@ -19,7 +19,7 @@ from ann_benchmarks.statistics.contests import FEWEST_ROUNDS, Ratio, contest
 from ann_benchmarks.statistics.differences import ERROR_RATE
 from ann_benchmarks.statistics.speeds import Speed
 
-LINE_SECONDS = 10.0  # between two lines, where there is no terminal
+LINE_SECONDS = 10.0  # between two lines, without a terminal
 
 
 class RoundsProgress:
@@ -109,12 +109,12 @@ def comparison(name: str, other: str, ratio: Ratio) -> str:
     """Write how many times as fast one is as another, and how sure that is."""
     if not ratio.is_fair:
         return f"{name} and {other} cannot be told apart, because {other} has only higher recalls"
-    text = f"{name} is {three_digits(ratio.value)} times as fast as {other}{ratio.where}"
+    text = f"{name} is {three_digits(ratio.value)} times as fast as {other}{ratio.note}"
     if ratio.interval is None or not ratio.rounds:
         return f"{text} (from too few rounds to say how sure that is)"
     interval = " to ".join(map(three_digits, ratio.interval))
     if ratio.is_noise:  # the first is the first by noise, by which its factor is too large
-        alike = f"{name} and {other} show no difference beyond noise{ratio.where}"
+        alike = f"{name} and {other} show no difference beyond noise{ratio.note}"
         return f"{alike} (95% interval of the factor {interval})"
     through = f", through {ratio.through}" if ratio.through else ""
     return f"{text} (95% interval {interval}{through})"

@@ -59,7 +59,7 @@ class Ratio:
         return self.rounds > 0 and self.is_fair and self.interval is not None and self.interval.low > 1
 
     @property
-    def where(self) -> str:
+    def note(self) -> str:
         """At which recall it is, in words, where not at that for which both stand."""
         return "" if self.recall is None else f" at a recall of {self.recall:.3f}"
 
@@ -153,7 +153,7 @@ def ratio(first: Standing, second: Standing, error_rate: float = ERROR_RATE) -> 
     """
     as_measured = _ratio(first, second, error_rate, second.reach != ABOVE)
     is_first = first.level >= second.level
-    equal = at_common_recall(first, second) if is_first else at_common_recall(second, first)
+    equal = move_to_common_recall(first, second) if is_first else move_to_common_recall(second, first)
     if equal is None:
         return as_measured
     there = _ratio(*(equal if is_first else equal[::-1]), error_rate)
@@ -170,7 +170,7 @@ def _product(first: Ratio, second: Ratio, middle: str) -> Ratio:
     return Ratio(first.value * second.value, interval, rounds, through=middle)
 
 
-def at_common_recall(fast: Standing, slow: Standing) -> tuple[Standing, Standing] | None:
+def move_to_common_recall(fast: Standing, slow: Standing) -> tuple[Standing, Standing] | None:
     """Return both at the recall of the faster one, where both are ABOVE; None where the slower is far beyond.
 
     From a slightly higher recall, the slower one's level is moved along its line. From a lower one it is not:
@@ -253,7 +253,7 @@ def common_mark(contenders: Mapping[str, Sequence[Speed]], target: float) -> str
     rounds: dict[str, int] = {}
     for name, speeds in contenders.items():
         for speed in speeds:
-            if len(speed.by_round) >= FEWEST_ROUNDS and speed.may_reach(target):
+            if len(speed.round_levels) >= FEWEST_ROUNDS and speed.may_reach(target):
                 marks.setdefault(speed.mark, set()).add(name)
                 rounds[speed.mark] = max(rounds.get(speed.mark, 0), len(speed.rounds))
     best = max(marks, key=lambda mark: (len(marks[mark]), rounds[mark], mark), default="")
@@ -262,7 +262,7 @@ def common_mark(contenders: Mapping[str, Sequence[Speed]], target: float) -> str
 
 def _round_effects(speeds: Sequence[Speed], mark: str) -> dict[int, float]:
     """Return by how much each round was faster than all of them, over the points with the most rounds."""
-    in_rounds = [speed.by_round for speed in speeds if mark and speed.mark == mark]
+    in_rounds = [speed.round_levels for speed in speeds if mark and speed.mark == mark]
     most = max(map(len, in_rounds), default=0)
     whole = [of_point for of_point in in_rounds if len(of_point) == most]
     shared = set.intersection(*(set(of_point) for of_point in whole)) if whole else set()

@@ -54,7 +54,7 @@ class Difference:
     """B over A. The error is that of the ratio's logarithm, NaN where the noise is unknown.
 
     `by` names the source of the noise: repetitions, pairs of them, rounds, noise (of others), blocks (of
-    repetitions, one side after the other), runs. `p` is the chance of such a difference where there is none;
+    repetitions, one side after the other), runs. `p` is the chance of such a difference where both are equal;
     `adjusted` is it among all that are judged together. `paired_ratio` is the ratio of what was measured side
     by side, where the values are those of more than that.
     """

@@ -84,7 +84,7 @@ def _ends(queries: int) -> tuple[int, int]:
     """Return the ranks of the ends, from 1 on; the lower one is 0 where no rank is low enough."""
     rest, share = (1 - CONFIDENCE) / 2, 1 / ONE_IN
 
-    def at_least(rank: int) -> float:
+    def find_chance(rank: int) -> float:
         """Return the chance that this many queries or more are within the percentile."""
         return 1.0 if rank <= 0 else incomplete_beta(share, rank, queries - rank + 1)
 
@@ -93,7 +93,7 @@ def _ends(queries: int) -> tuple[int, int]:
         low, high = 0, queries
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if at_least(middle) <= limit else (middle, high)
+            low, high = (low, middle) if find_chance(middle) <= limit else (middle, high)
         return high
 
     return first(1 - rest - _ROUNDING) - 1, first(rest)
@@ -123,7 +123,7 @@ def runs_disagree(runs: Sequence[np.ndarray]) -> bool:
     if np.ptp(means) <= _WORTH_TELLING * means.mean():
         return False
     if not noise.all():
-        return False  # times that are all the same are no measurements of each query
+        return False  # times that are all the same were not measured query by query
     weights = 1 / noise
     centre = np.average(means, weights=weights)
     statistic = float((weights * (means - centre) ** 2).sum())

@@ -56,7 +56,7 @@ class Speed:
         return variance(map(math.log, self.rates)) if len(self.rates) > 1 else math.nan
 
     @cached_property
-    def by_round(self) -> dict[int, float]:
+    def round_levels(self) -> dict[int, float]:
         """The logarithm of the throughput in each round; empty where it was not measured in rounds."""
         if not self.mark or len(self.rounds) != len(self.rates):
             return {}
@@ -158,7 +158,7 @@ class Standing:
 def single_standing(speed: Speed) -> Standing:
     """Return a point as it stands by itself, at whatever recall it has."""
     one = Standing({0: 1.0}, AT, level=speed.level, spread=speed.spread, runs=len(speed.rates))
-    return replace(one, mark=speed.mark, rounds=speed.by_round, unchosen=speed.by_round)
+    return replace(one, mark=speed.mark, rounds=speed.round_levels, unchosen=speed.round_levels)
 
 
 def find_standing(
@@ -169,7 +169,7 @@ def find_standing(
     With a `mark`, only what was measured in its rounds counts, and `effects` is what was common to all
     contenders in each of them.
     """
-    numbers = [i for i, speed in enumerate(speeds) if not mark or (speed.mark == mark and speed.by_round)]
+    numbers = [i for i, speed in enumerate(speeds) if not mark or (speed.mark == mark and speed.round_levels)]
     own = {i: speeds[i].level for i in numbers}
     levels = _round_means(speeds, numbers, effects or {}) if mark else own
     place = _best(speeds, levels, target)
@@ -192,14 +192,14 @@ def find_standing(
     )
     if not mark:
         return found
-    shared = sorted(set.intersection(*(set(speed.by_round) for speed, _ in weighted)))
-    rounds = {n: place.level_of({i: speeds[i].by_round[n] for i in place.weights}) for n in shared}
+    shared = sorted(set.intersection(*(set(speed.round_levels) for speed, _ in weighted)))
+    rounds = {n: place.level_of({i: speeds[i].round_levels[n] for i in place.weights}) for n in shared}
     unchosen = rounds
     if found.choices > 1:
         unchosen = {}
         for n in shared:
             there = _best(speeds, _round_means(speeds, numbers, effects or {}, n), target) or place
-            unchosen[n] = there.level_of({i: speeds[i].by_round[n] for i in there.weights})
+            unchosen[n] = there.level_of({i: speeds[i].round_levels[n] for i in there.weights})
     return replace(found, mark=mark, rounds=rounds, unchosen=unchosen)
 
 
@@ -209,18 +209,18 @@ def _round_means(
     """Return the mean level of points over their rounds, `but` one that they have, less what all share."""
     found = {}
     for i in numbers:
-        by_round = speeds[i].by_round
-        levels = [level - effects.get(n, 0.0) for n, level in by_round.items() if n != but]
-        if levels and (but is None or but in by_round):
+        round_levels = speeds[i].round_levels
+        levels = [level - effects.get(n, 0.0) for n, level in round_levels.items() if n != but]
+        if levels and (but is None or but in round_levels):
             found[i] = fmean(levels)
     return found
 
 
 def _noise(first: Speed, second: Speed, mark: str) -> float:
     """Return the standard deviation of the difference of two points' levels."""
-    shared = first.by_round.keys() & second.by_round.keys() if mark else set()
+    shared = first.round_levels.keys() & second.round_levels.keys() if mark else set()
     if len(shared) > 1:
-        spread = variance(first.by_round[number] - second.by_round[number] for number in shared)
+        spread = variance(first.round_levels[number] - second.round_levels[number] for number in shared)
         return math.sqrt(spread / len(shared))
     spreads = (0.0 if math.isnan(one.spread) else one.spread for one in (first, second))
     return math.sqrt(math.fsum(spreads) + 2 * RESTARTED**2)

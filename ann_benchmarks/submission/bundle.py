@@ -170,7 +170,7 @@ def check_replaceable(folder: Path) -> None:
 
 
 def commit_of(folder: Path) -> str:
-    """Return the commit of a checkout, with "-changed" if its files were changed; "" where there is none."""
+    """Return the commit of a checkout, with "-changed" if its files were changed; "" without a checkout."""
     git = shutil.which("git")
     if git is None or not (folder / ".git").exists():
         return ""

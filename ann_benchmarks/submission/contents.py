@@ -38,7 +38,7 @@ PLAN, PLANS = "plan", ("plans", "planner_plans")
 def claimed_points(runs: Iterable[Run], names: Mapping[Path, str], target: float) -> list[ClaimedPoint]:
     """Return a point of each series that reaches the target recall; `names` are the files in the bundle.
 
-    The points of a series have the same clients, tier and filter. A throughput that was given is no claim.
+    The points of a series have the same clients, tier and filter. A throughput that was given is not a claim.
     """
     fastest: dict[tuple[str, int, str, bool], Run] = {}
     for run in runs:

@@ -87,7 +87,7 @@ def _copy_group(found: h5py.Group, made: h5py.Group, private: Private, source: P
             found.copy(member, made, name=new_name, without_attrs=True)
             _copy_attributes(member, made[new_name], private)
         elif h5py.check_string_dtype(member.dtype):
-            made[new_name] = _without_private(member[()], private)
+            made[new_name] = _remove_private(member[()], private)
             _copy_attributes(member, made[new_name], private)
         else:
             raise UserError(
@@ -99,18 +99,18 @@ def _copy_attributes(found: Any, made: Any, private: Private) -> None:
     for name, value in found.attrs.items():
         is_text = isinstance(value, str)
         made.attrs[private.text(name)] = (
-            private.member(name, value) if is_text else _without_private(value, private)
+            private.member(name, value) if is_text else _remove_private(value, private)
         )
 
 
-def _without_private(value: Any, private: Private) -> Any:
+def _remove_private(value: Any, private: Private) -> Any:
     """Return what HDF5 holds, numbers as they are; texts in the same number."""
     if isinstance(value, bytes):
         text = value.decode(errors="replace")
         changed = private.value(text)
         return value if changed == text else changed
     if isinstance(value, np.ndarray) and value.dtype.kind in "OS":
-        texts = [_without_private(one, private) for one in value.ravel().tolist()]
+        texts = [_remove_private(one, private) for one in value.ravel().tolist()]
         texts = [one.decode(errors="replace") if isinstance(one, bytes) else one for one in texts]
         return np.array(texts, dtype=h5py.string_dtype()).reshape(value.shape)
     return private.value(value) if isinstance(value, str) else value

@@ -20,7 +20,7 @@ PLACEHOLDER = re.compile(r"\[(\w+(?:-\d+)?)\]")  # such as [host-1], in place of
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file's content as 64 hexadecimal digits; UserError if it is no file."""
+    """Return the SHA-256 of a file's content as 64 hexadecimal digits; UserError if it is not a file."""
     digest = hashlib.sha256()
     try:
         with opened(path) as file:
@@ -32,7 +32,7 @@ def sha256_of(path: Path) -> str:
 
 
 def files_in(folder: Path) -> Iterator[str]:
-    """Yield the path in a bundle of each thing that is no folder, the manifest included, sorted.
+    """Yield the path in a bundle of everything but folders, the manifest included, sorted.
 
     Links are not followed: each is yielded, and `file_in` refuses it. UserError if a folder cannot be read.
     """
@@ -50,7 +50,7 @@ def files_in(folder: Path) -> Iterator[str]:
 def file_in(folder: Path, name: str) -> Path:
     """Return the path of a bundle's file by its path in the folder.
 
-    UserError where it is not there, is no file, or a link leads to it or to a folder on the way.
+    UserError where it is missing or not a file, or a link leads to it or to a folder on the way.
     """
     path = folder
     for part in checked_path(name).split("/"):
@@ -62,7 +62,7 @@ def file_in(folder: Path, name: str) -> Path:
         if stat.S_ISLNK(mode):
             raise UserError(f"{path} is a link: a bundle holds files alone")
     if not stat.S_ISREG(mode):
-        raise UserError(f"{path} is no file")
+        raise UserError(f"{path} is not a regular file")
     return path
 
 
@@ -72,17 +72,17 @@ def checked_path(name: str) -> str:
     for part in name.split("/"):  # an absolute path begins with an empty part
         problem = problem or name_problem(part, LONGEST_FOLDER)
     if problem:
-        raise UserError(f"'{shown(name)}' is no path of a file in this folder: a part of it {problem}")
+        raise UserError(f"'{shown(name)}' is not a path of a file in this folder: a part of it {problem}")
     return name
 
 
-def without_brackets(name: str) -> str:
+def remove_brackets(name: str) -> str:
     """Return the name of a file or folder as a bundle has it: placeholders in it have no brackets."""
     return PLACEHOLDER.sub(r"\1", name)
 
 
 def opened(path: Path) -> IO[bytes]:
-    """Open a file, whose path is no link to it, to read its bytes."""
+    """Open a file to read its bytes, but follow no link."""
     return open_regular(path, os.O_NOFOLLOW)
 
 

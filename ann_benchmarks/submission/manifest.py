@@ -101,13 +101,13 @@ class Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a bundle; UserError where there is none, or it is not what a manifest is."""
+    """Read the manifest of a bundle; UserError where it is missing or invalid."""
     path = folder / MANIFEST
     try:
         if not folder.is_dir():
-            raise UserError(f"{folder} is no folder: name that of a bundle")
+            raise UserError(f"{folder} is not a folder: name that of a bundle")
         if not os.path.lexists(path):
-            raise UserError(f"{folder} is no bundle: it has no {MANIFEST}")
+            raise UserError(f"{folder} is not a bundle: it has no {MANIFEST}")
         with opened(path) as file:
             text = file.read(LARGEST_MANIFEST + 1)
     except (OSError, ValueError) as error:
@@ -122,7 +122,7 @@ def read_manifest(folder: Path) -> Manifest:
     except RecursionError:
         raise UserError(f"{path}: its lists and objects are nested too deeply") from None
     except ValueError as error:
-        raise UserError(f"{path}: it is no JSON: {reason_of(error)}") from None
+        raise UserError(f"{path}: it is not JSON: {reason_of(error)}") from None
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -144,20 +144,20 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(word: str) -> NoReturn:
-    raise UserError(f"{word} is no number")
+    raise UserError(f"{word} is not a number")
 
 
-def _between(least: float, most: float) -> tuple[str, Callable[[Any], Any]]:
+def _describe_range(least: float, most: float) -> tuple[str, Callable[[Any], Any]]:
     return f"from {least:g} to {most:g}", lambda value: least <= value <= most
 
 
 # By the names of fields: what a value must be, in words, and whether it is.
 _MUST_BE: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    **dict.fromkeys(("rows", "dimension", "queries"), _between(1, 2**63)),
-    **dict.fromkeys(("count", "clients"), _between(1, 2**31)),
-    **dict.fromkeys(("recall", "target_recall"), _between(0, 1)),
-    **dict.fromkeys(("qps", "qps_low", "qps_high", "p99"), _between(0, 1e100)),
-    "bytes": _between(0, 2**63),
+    **dict.fromkeys(("rows", "dimension", "queries"), _describe_range(1, 2**63)),
+    **dict.fromkeys(("count", "clients"), _describe_range(1, 2**31)),
+    **dict.fromkeys(("recall", "target_recall"), _describe_range(0, 1)),
+    **dict.fromkeys(("qps", "qps_low", "qps_high", "p99"), _describe_range(0, 1e100)),
+    "bytes": _describe_range(0, 2**63),
     "sha256": ("64 hexadecimal digits", re.compile(r"[0-9a-f]{64}").fullmatch),
     "fingerprint": ("16 hexadecimal digits", re.compile(r"[0-9a-f]{16}").fullmatch),
     "commit": ("a commit of git", re.compile(r"([0-9a-f]{40}([0-9a-f]{24})?(-changed)?)?").fullmatch),
@@ -170,7 +170,7 @@ _PARTS = {"datasets": BundledDataset, "files": BundledFile}
 def _manifest(content: Any) -> Manifest:
     """Make a manifest of what JSON holds; UserError for anything that is not of its kind."""
     if not isinstance(content, dict) or "format" not in content:
-        raise UserError("it is no manifest: it has no 'format'")
+        raise UserError("it is not a manifest: it has no 'format'")
     found = dict(content)
     number = found.pop("format")
     if type(number) is not int or number != FORMAT:
@@ -247,7 +247,7 @@ def _made(kind: type[Entry], content: Any) -> Entry:
 def _check_text(name: str, text: Any) -> None:
     if not isinstance(text, str) or len(text) > LONGEST_VALUE or not text.isprintable():
         raise UserError(
-            f"its '{name}' has {shown(repr(text))}, which is no printable line of up to {LONGEST_VALUE}"
+            f"its '{name}' has {shown(repr(text))}, which is not a printable line of up to {LONGEST_VALUE}"
         )
 
 

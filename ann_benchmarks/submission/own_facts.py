@@ -46,7 +46,7 @@ def facts_here(environ: Mapping[str, str] | None = None) -> list[OwnFact]:
         *(OwnFact(HOST, name) for name in _host_names()),
         *_accounts(given),
         *(OwnFact(ADDRESS, address) for address in _addresses()),
-        *_of_environment(given),
+        *_read_environment(given),
         *(OwnFact(PATH, text) for text in _folders()),
         *(OwnFact(REPOSITORY, text) for text in dict.fromkeys((str(ROOT), os.path.realpath(ROOT)))),
     ]
@@ -123,7 +123,7 @@ def _folders() -> Iterator[str]:
         yield from (str(Path.home()), os.path.realpath(Path.home()))
 
 
-def _of_environment(environ: Mapping[str, str]) -> Iterator[OwnFact]:
+def _read_environment(environ: Mapping[str, str]) -> Iterator[OwnFact]:
     for name, value in environ.items():
         word = name.upper()
         if value.startswith(("/", "~/")) or "=/" in value:

@@ -92,7 +92,7 @@ def _is_address_of_groups(match: re.Match[str]) -> bool:
 
 
 def rule_of(kind: str, texts: Collection[str], before: str, after: str, flags: int = 0) -> Rule | None:
-    """Return the rule that finds any of these texts, the longest first; None where there are none."""
+    """Return the rule that finds any of these texts, the longest first; None without texts."""
     if not texts:
         return None
     either = "|".join(re.escape(text) for text in sorted(texts, key=len, reverse=True))

@@ -21,7 +21,7 @@ from urllib.parse import quote, quote_plus
 from ann_benchmarks.fields.series import stored_series
 from ann_benchmarks.results.attributes import version_names
 
-from .files import without_brackets
+from .files import remove_brackets
 from .own_facts import ADDRESS, HOST, PATH, REPOSITORY, ROOT, SECRET, USER, OwnFact, host_of, is_everywhere
 from .patterns import (
     AFTER,
@@ -153,7 +153,7 @@ class Private:
 
     def name(self, path: str) -> str:
         """Return the path of a file in the bundle: a folder's name may say at which address its server is."""
-        return without_brackets("/".join(self.text(part) for part in path.split("/")))
+        return remove_brackets("/".join(self.text(part) for part in path.split("/")))
 
     def facts_in(self, text: str, allowed: str = "") -> Iterator[str]:
         """Yield the kind of each fact that stands in a text, and not within what is allowed."""
@@ -259,7 +259,7 @@ def _is_number(address: str) -> bool:
 
 
 def _structure(text: str) -> Any:
-    """Return the object or list that a text is in JSON, None if it is none."""
+    """Return the object or list that a text is in JSON, None for other texts."""
     if text[:1] not in ("{", "["):
         return None
     try:

@@ -30,7 +30,7 @@ class IndexNames:
             if arguments not in known:
                 known.append(arguments)
 
-    def of(self, run: Run) -> str:
+    def find(self, run: Run) -> str:
         """Return the name of the index of one of the results."""
         arguments, others = build_arguments(run), self._arguments[run.series.family]
         own = [text for name, text in arguments.items() if any(other.get(name) != text for other in others)]
@@ -73,7 +73,7 @@ def build_costs(runs: Iterable[Run]) -> list[BuildCosts]:
     builds = []
     for (_, _, arguments, _), group in groups.items():
         run = max(group, key=lambda run: len(run.attrs))
-        builds.append(BuildCosts(run, names.of(run), arguments, len(group)))
+        builds.append(BuildCosts(run, names.find(run), arguments, len(group)))
     return sorted(builds, key=lambda build: (build.run.dataset, build.total))
 
 
@@ -127,7 +127,7 @@ def index_statements(comparison: Comparison) -> list[Statement]:
     runs = list(comparison.fastest.values())
     names = IndexNames(comparison.runs)
     # Without the loading or, if no other time is known, with it.
-    took = {names.of(run): number(run, "index_build_time") or run.metrics["build"] for run in runs}
+    took = {names.find(run): number(run, "index_build_time") or run.metrics["build"] for run in runs}
     seconds = {name: value for name, value in took.items() if value > 0}
     sizes = {
         run.series.family: run.metrics["indexsize"] * KIB for run in runs if run.metrics["indexsize"] > 0

@@ -52,7 +52,7 @@ def chosen(runs: Sequence[Run], patterns: Sequence[str], facet: Facet = NO_FACET
     for pattern in patterns:
         found = {name for name in names if fnmatchcase(name, star_pattern(pattern))}
         if pattern != ALL and not found:
-            raise UserError(f"--series: there is no series '{pattern}'; {closest(pattern, names)}")
+            raise UserError(f"--series: unknown series '{pattern}'; {closest(pattern, names)}")
         fitting |= found
     return Choice([run for run in runs if run.algorithm in fitting])
 
@@ -76,7 +76,7 @@ def choose_load(runs: Sequence[Run], facet: Facet = NO_FACET, ways: str = "") ->
     if servers_left_out:
         number = len(runs) - len(kept) - sum(map(len, others))
         notes.append(f"left out: {counted(number, 'point')} of {' and of '.join(servers_left_out)}")
-    same = facet.without(kept[0].series)
+    same = facet.simplify(kept[0].series)
     text = _shared(same, facet) if "clients" in facet.groups else load_text(same)
     if notes:
         notes.append(f"drawn: {text}, with the most points; {ways or _ways(runs, kept)}")
@@ -86,14 +86,14 @@ def choose_load(runs: Sequence[Run], facet: Facet = NO_FACET, ways: str = "") ->
 def _shared(series: Series, facet: Facet) -> str:
     """Write the conditions that all panels share."""
     nothing = "nothing special" if "clients" in facet.groups else ONE_PROCESS
-    return facet.without(series).conditions[1:] or nothing
+    return facet.simplify(series).conditions[1:] or nothing
 
 
 def _most(runs: Sequence[Run], facet: Facet) -> tuple[list[Run], list[list[Run]], list[str]]:
     """Return the results under the load with the most, those under others, and the servers left out."""
     loads: dict[str, list[Run]] = {}
     for run in runs:
-        loads.setdefault(facet.without(run.series).conditions, []).append(run)
+        loads.setdefault(facet.simplify(run.series).conditions, []).append(run)
     if not loads:
         return [], [], []
     first, *others = sorted(loads.values(), key=_worth, reverse=True)
@@ -158,7 +158,7 @@ def check_reached(runs: Sequence[Run], target: float) -> None:
         )
 
 
-def without_results(dataset: str, count: int) -> str:
+def explain_missing(dataset: str, count: int) -> str:
     """Say why there is nothing to plot for a dataset, and what there is."""
     available: dict[str, set[int]] = {}
     for path in iter_result_paths():

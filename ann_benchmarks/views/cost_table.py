@@ -41,10 +41,10 @@ def cost_table(answer: CostAnswer) -> list[Table]:
         tail = write(run.metrics[percentile]) + interval_text(interval(run, percentile), write)
         row = {
             "Server": cost.server.name,
-            "Index": names.of(run),
+            "Index": names.find(run),
             "Load": load_text(cost),
             "A month": prices.money(cost.price) if quote else UNKNOWN,
-            "Keeps it": f"{cost.kept}{f': {cost.why}' if cost.why else ''}",
+            "Keeps it": f"{cost.kept}{f': {cost.reason}' if cost.reason else ''}",
             "QPS": LOWER_BOUND * cost.is_bound + figure_text(cost.rate) + interval_text(cost.rate_interval),
             f"{percentile} (ms)": tail if cost.moved_to is None else UNKNOWN,
             f"Queries per {prices.currency}": UNKNOWN
@@ -71,12 +71,12 @@ def cost_data(answer: CostAnswer) -> list[dict[str, Any]]:
     for cost in answer.costs:
         server, quote, run = cost.server, cost.quote, cost.run
         values = (
-            *(answer.dataset, answer.count, answer.filter, cost.algorithm, names.of(run), server.name),
+            *(answer.dataset, answer.count, answer.filter, cost.algorithm, names.find(run), server.name),
             *(server.is_simulated, server.cpus, server.memory, server.iops, server.bandwidth),
             *(run.series.clients, cost.is_given, run.parameters, cost.recall, cost.rate),
             *(cost.rate_interval or nothing),
             *(run.metrics[name] if cost.moved_to is None else None for name in PERCENTILES),
-            *(target, str(cost.kept), cost.why),
+            *(target, str(cost.kept), cost.reason),
             *((quote.instance.name, quote.volume.name, quote.volume.gigabytes) if quote else (None,) * 3),
             *(prices.currency, quote.price if quote else None, cost.queries(prices)),
             *(cost.queries_interval(prices) or nothing),

@@ -47,9 +47,9 @@ class CostAnswer:
         """The answer first, then what it rests on."""
         said = {
             "Cheapest server": cheapest(self),
-            "By algorithm": by_algorithm(self),
+            "By algorithm": name_cheapest(self),
             f"Queries per {self.prices.currency}": most_queries(self),
-            "Without a price": without_price(self),
+            "Without a price": list_unpriced(self),
             "Prices": origin(self),
         }
         return [Statement(about, text) for about, text in said.items() if text]
@@ -82,9 +82,9 @@ def cheapest(answer: CostAnswer) -> str:
     lead = f"The cheapest {kind} that keeps {objective} is" if sure else lead
     sentences = [f"{lead} {offer(found, answer.prices)}.", f"There {pace(found, answer.percentile)}."]
     if not sure:
-        sentences.append(f"In doubt: {found.why}. Three runs (run.py --runs 3) give the intervals.")
+        sentences.append(f"In doubt: {found.reason}. Three runs (run.py --runs 3) give the intervals.")
     elif cheaper := [cost for cost in unsure if cost.price < found.price]:
-        names = [f"{cost.place}, {answer.prices.money(cost.price)} ({cost.why})" for cost in cheaper]
+        names = [f"{cost.place}, {answer.prices.money(cost.price)} ({cost.reason})" for cost in cheaper]
         sentences.append(f"Cheaper, but noise hides whether it is kept: {some(names)}.")
     if answer.target.latency is not None and not found.is_given:
         sentences.append(
@@ -116,15 +116,15 @@ def nothing_kept(answer: CostAnswer, objective: str) -> str:
     if not answer.costs:
         return f"No result can be priced: each is {NOT_PLAIN}."
     if any(cost.kept > Kept.NO for cost in answer.costs):
-        return f"There is no price for any server that keeps {objective}."
+        return f"No server that keeps {objective} has a price."
     best: dict[str, ServerCost] = {}
     for cost in sorted(answer.costs, key=lambda cost: -cost.rate):
         best.setdefault(cost.algorithm, cost)
-    missed = some([f"{cost.place} ({cost.why})" for cost in best.values()])
+    missed = some([f"{cost.place} ({cost.reason})" for cost in best.values()])
     return f"No server that was measured keeps {objective}. The most that each algorithm does: {missed}."
 
 
-def by_algorithm(answer: CostAnswer) -> str:
+def name_cheapest(answer: CostAnswer) -> str:
     """Name the cheapest server of each algorithm, and what it has."""
     groups: dict[str, list[ServerCost]] = {}
     for cost in answer.costs:
@@ -139,7 +139,7 @@ def by_algorithm(answer: CostAnswer) -> str:
             texts.append(f"{name} {'has no price' if is_kept else 'keeps it on no server'}")
             continue
         found = min(own, key=lambda cost: -cost.kept)  # of equals the first, the cheapest
-        doubt = f", not sure: {found.why}" if found.kept == Kept.UNSURE else ""
+        doubt = f", not sure: {found.reason}" if found.kept == Kept.UNSURE else ""
         has = capacity_text(found.server)
         alike = [cost.server for cost in own if cost.kept == found.kept and cost.price == found.price]
         least = min(alike, key=lambda server: (server.memory or 0, server.cpus or 0))
@@ -178,7 +178,7 @@ def most_queries(answer: CostAnswer) -> str:
     return " ".join(sentences)
 
 
-def without_price(answer: CostAnswer) -> str:
+def list_unpriced(answer: CostAnswer) -> str:
     """Say which servers have no price, and why."""
     reasons: dict[str, list[str]] = {}
     for cost in answer.costs:

@@ -24,7 +24,7 @@ class View:
     """What a picture of two metrics shows: which ones, on which scales, and which points.
 
     `raw` adds the points behind the frontier, in faded colours. With `normalise` every y is over the first of
-    its curve (points.over_first).
+    its curve (points.divide_by_first).
     """
 
     x: str = "recall"

@@ -15,14 +15,14 @@ from ann_benchmarks.results.environment import (
 )
 from ann_benchmarks.results.runs import Run
 
-ONE_PROCESS = "one process"  # which sends one query after the other
+ONE_PROCESS = "one process"  # it sends one query after the other
 ONE_SERVER = "one server"
 
 
 def load_text(series: Series) -> str:
     """Write what is special about how a series was measured, apart from the algorithm and its server."""
     number = ONE_PROCESS if series.clients is None else counted(series.clients, "client")
-    return ", ".join(filter(None, [number, series.without("clients").conditions[1:]]))
+    return ", ".join(filter(None, [number, series.drop("clients").conditions[1:]]))
 
 
 def order_by_clients(run: Run) -> tuple[float, ...]:
@@ -39,9 +39,9 @@ class Facet:
     heading: Callable[[Series], str] = load_text  # of a series without other fields
     place: Callable[[Run], tuple[float, ...]] = order_by_clients
 
-    def without(self, series: Series) -> Series:
+    def simplify(self, series: Series) -> Series:
         """Return a series as its curve is called in every panel."""
-        return series.without(*self.groups)
+        return series.drop(*self.groups)
 
 
 FACETS: Mapping[str, Facet] = {
@@ -74,7 +74,7 @@ def panels(runs: Sequence[Run], facet: Facet) -> dict[str, list[Run]]:
         order = list(dict.fromkeys(name for _, name in ranked))
     found: dict[str, list[Run]] = {name: [] for name in order}
     for run, name in zip(runs, of_run, strict=True):
-        found[name].append(replace(run, series=facet.without(run.series)))
+        found[name].append(replace(run, series=facet.simplify(run.series)))
     return found
 
 

@@ -121,7 +121,7 @@ def filter_tables(view: FilterView, intervals: bool = True) -> list[Part]:
         rows = [row for one in sets for row in strategy_rows(one, view.fastest[one.name], intervals)]
         columns = {name: [row[name] for row in rows] for name in COLUMNS}
         parts.append(known_table(columns, f"{kind}: at {view.required}", WORDS & columns.keys()))
-    has_plans = any(regret(at.run) is not None for one in view.sets for at in one.at_recall.values())
+    has_plans = any(regret(at.run) is not None for one in view.sets for at in one.standings.values())
     notes = {
         READING: True,
         NOT_SURELY: view.is_unsure,
@@ -140,14 +140,14 @@ def strategy_rows(one: UnderFilter, fastest: FastestStrategy, intervals: bool) -
             return UNKNOWN
         return write(run.metrics[metric]) + interval_text(interval(run, metric) if intervals else None, write)
 
-    for name in [*one.at_recall, *one.missed]:
+    for name in [*one.standings, *one.missed]:
         row = {"Filter": one.name, "Share of rows": percent_text(one.selectivity), "Strategy": name}
         if name in one.missed:
             metrics = one.missed[name].metrics
             best = f"recall {metrics['recall']:.3f}, completeness {metrics['completeness']:.3f}"
             row["Fastest"] = f"not reached: {best}"
         else:
-            at, ratio = one.at_recall[name], fastest.ratios.get(name)
+            at, ratio = one.standings[name], fastest.ratios.get(name)
             qps = figure_text(at.qps) + interval_text(at.interval if intervals else None)
             row["QPS"] = LOWER_BOUND * at.is_bound + qps
             row["p99 (ms)"] = figure(at.run, "p99", p99.write)
@@ -256,7 +256,7 @@ def planner_statements(sets: Iterable[UnderFilter]) -> list[Statement]:
     """Say where the server's own plans take much longer than the best ones in every result, worst first."""
     cases = []
     for one in sets:
-        for name, at in one.at_recall.items():
+        for name, at in one.standings.items():
             own = (run for run in one.compared.runs if run.series.family == name)
             known = [run for run in own if regret(run) is not None]
             is_large = all((regret(run) or 0) > LARGE_REGRET and not is_chance(run) for run in known)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby, takewhile
 
 from ann_benchmarks.common.numbers import KIB, counted, size_text, three_digits
-from ann_benchmarks.results.at_recall import AtRecall, at_recall, ratio_of_throughputs
+from ann_benchmarks.results.at_recall import AtRecall, find_at_recall, ratio_of_throughputs
 from ann_benchmarks.results.comparable import clients, comparable, is_on_tier
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.statistics.contests import Ratio
@@ -51,7 +51,7 @@ def needs(runs: Iterable[Run], target: float) -> list[MemoryNeed]:
     found = []
     for place, by_method in sorted(lines.items()):
         off_tiers = [run for run in runs if (clients(run), contender(run)) == place and not is_on_tier(run)]
-        ladders = [at_recall({None: off_tiers, **groups}, target) for groups in by_method.values()]
+        ladders = [find_at_recall({None: off_tiers, **groups}, target) for groups in by_method.values()]
         best = max(ladders, key=len)
         if any(best) and len(best) > 1:
             found.append(find_need(*place, best))
@@ -84,7 +84,7 @@ def find_need(number: int, algorithm: str, best: Mapping[int | None, AtRecall]) 
 
     enough = list(takewhile(suffices, amounts))
     perhaps = list(takewhile(lambda ram: is_as_all(ram) or bounds[ram][1] >= KEPT, amounts))
-    size = largest.run.metrics["indexsize"] * KIB / (largest.run.series.shards or 1)  # that each server has
+    size = largest.run.metrics["indexsize"] * KIB / (largest.run.series.shards or 1)  # on each server
     once = [kept.how for ram, kept in steps.items() if best[ram] is not whole and not kept.rounds]
     return MemoryNeed(
         algorithm=algorithm,

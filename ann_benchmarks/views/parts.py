@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ann_benchmarks.common.numbers import UNKNOWN, figure_text, three_digits
-from ann_benchmarks.results.at_recall import LOWER_BOUND, AtRecall, how_measured
+from ann_benchmarks.results.at_recall import LOWER_BOUND, AtRecall, describe_measuring
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.statistics.contests import FEWEST_ROUNDS, Ratio
 from ann_benchmarks.statistics.intervals import interval_text
@@ -69,7 +69,7 @@ def one_line(text: str) -> str:
 
 def doubt(first: Run, second: Run) -> tuple[str, str]:
     """Say how two results were measured whose ratio is not sure, and what follows from that."""
-    how = how_measured(first, second)
+    how = describe_measuring(first, second)
     if "too few" in how:
         return how, f": {FEWEST_ROUNDS} are the least"
     return how, f", {CHANGES_MORE}: the same rounds compare more surely"
@@ -95,7 +95,7 @@ def first_names(names: Sequence[str]) -> list[str]:
 
 def times_as_fast(found: Ratio, other: str) -> str:
     """Write a ratio to another one in a sentence."""
-    return f"{three_digits(found.value)} times as fast as {other}{found.where}"
+    return f"{three_digits(found.value)} times as fast as {other}{found.note}"
 
 
 def lead_text(slower: Mapping[str, Ratio]) -> str:
@@ -115,7 +115,7 @@ def relation(name: str, other: str, found: Ratio) -> str:
     if found.is_noise:
         # By noise, the first of those measured in rounds is the first, and its ratio too large.
         given = f"ratio {three_digits(found.value)}, " if not found.rounds else ""
-        alike = f"{name} and {other} show no difference beyond noise{found.where}"
+        alike = f"{name} and {other} show no difference beyond noise{found.note}"
         return f"{alike} ({given}{found.certainty})"
     return f"{name} is {times_as_fast(found, other)} ({found.certainty})"
 
@@ -130,7 +130,7 @@ def speedup_text(found: Ratio, is_bound: bool, is_of_bound: bool) -> str:
     if not found.is_fair:
         return UNKNOWN if is_bound else f"at most {three_digits(found.value)}"
     bound = LOWER_BOUND * (is_bound and not is_of_bound)
-    return f"{bound}{three_digits(found.value)}{interval_text(found.interval, three_digits)}{found.where}"
+    return f"{bound}{three_digits(found.value)}{interval_text(found.interval, three_digits)}{found.note}"
 
 
 def notes_on(ratios: Mapping[int, Ratio], runs: Sequence[Run], base: Run) -> Iterator[str]:

@@ -78,7 +78,7 @@ def point_at(at: AtRecall, metric: str, x: float, intervals: bool = True) -> Poi
     return Point(x, at.run.metrics[metric], None, interval(at.run, metric) if intervals else None)
 
 
-def over_first(points: Sequence[Point], metrics: tuple[str, str] | None = None) -> list[Point]:
+def divide_by_first(points: Sequence[Point], metrics: tuple[str, str] | None = None) -> list[Point]:
     """Return points with their y and its interval divided by the y of the first of them.
 
     With two metrics the first is the one with the smallest x on their Pareto frontier, the curve as drawn.
@@ -104,4 +104,4 @@ def ordered(points: Sequence[Point], normalise: bool) -> list[Point]:
     known = sorted(
         (p for p in points if math.isfinite(p.x) and math.isfinite(p.y)), key=lambda point: point.x
     )
-    return over_first(known) if normalise else known
+    return divide_by_first(known) if normalise else known

@@ -9,7 +9,7 @@ from ann_benchmarks.published import Published, PublishedTable, Row, published
 from ann_benchmarks.published.selecting import curve_name, rows_where, select
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics
 
-from .points import Point, over_first
+from .points import Point, divide_by_first
 from .tier_lines import PublishedLines, TierLine, relative_lines
 
 IN_TIERS = ("ram", "index_size", "clients", "qps", "p99")
@@ -19,7 +19,7 @@ IN_TIERS = ("ram", "index_size", "clients", "qps", "p99")
 class PublishedPoints:
     """Points of another machine by curve, how they are marked, and where they come from.
 
-    Those of a table with labels are no steps along one setting: they are not `joined`.
+    Those of a table with labels are not steps along one setting: they are not `joined`.
     """
 
     label: str
@@ -36,15 +36,15 @@ def read_tiers(requested: str) -> PublishedLines:
         clients = int(rows[0]["clients"])
         variant = f"{clients} client{'s' * (clients > 1)}"
         name = curve_name(table, {key: value for key, value in values.items() if key != "clients"})
-        ram = table.in_unit("ram", "KiB") * 1024
+        ram = table.find_factor("ram", "KiB") * 1024
         panels = {
             panel: [
-                Point(row["ram"] * ram, row[panel] * table.in_unit(panel, unit))
+                Point(row["ram"] * ram, row[panel] * table.find_factor(panel, unit))
                 for row in sorted(rows, key=lambda row: row["ram"])
             ]
             for panel, unit in (("qps", "1/s"), ("p99", "ms"))
         }
-        size = rows[0]["index_size"] * table.in_unit("index_size", "KiB") * 1024
+        size = rows[0]["index_size"] * table.find_factor("index_size", "KiB") * 1024
         lines.append(TierLine(f"{name}, {variant}", name, variant, clients, size, panels))
     return PublishedLines(source.label, relative_lines(lines))
 
@@ -68,7 +68,8 @@ def read_points(
     rows = rows_where(table, {"dataset": dataset} if is_there else where or {})
     x_column, y_column = columns
     x_unit, y_unit = (
-        table.in_unit(name, all_metrics[metric].unit) for name, metric in zip(columns, (x, y), strict=True)
+        table.find_factor(name, all_metrics[metric].unit)
+        for name, metric in zip(columns, (x, y), strict=True)
     )
     series = {}
     for values, group in curves(table, rows):
@@ -80,7 +81,7 @@ def read_points(
         named = {key: value for key, value in values.items() if key != "dataset" or not is_there}
         name = curve_name(table, named) or table.name
         if points:
-            series[name] = over_first(points, None if table.labels else (x, y)) if normalise else points
+            series[name] = divide_by_first(points, None if table.labels else (x, y)) if normalise else points
     return PublishedPoints(source.label, series, not table.labels, source.origin)
 
 

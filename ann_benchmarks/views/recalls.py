@@ -51,7 +51,7 @@ def recall_tables(tails: Sequence[RecallTail], target: float) -> list[Table]:
         of_steps = [tail for tail in tails if tail.steps == steps]
         ranges = [
             f"{least} to {most}" if least != most else f"{most}"
-            for least, most, _ in of_steps[0].in_ranges(RANGES)
+            for least, most, _ in of_steps[0].count_in_ranges(RANGES)
         ]
         columns = ["Curve", "Recall", *(all_metrics[name].title for name in (FIFTH, WORST)), *ranges]
         rows = [
@@ -60,7 +60,7 @@ def recall_tables(tails: Sequence[RecallTail], target: float) -> list[Table]:
                 share_text(tail.mean),
                 share_text(tail.run.metrics[FIFTH]) + interval_text(interval(tail.run, FIFTH), share_text),
                 share_text(tail.run.metrics[WORST]),
-                *(f"{number:,}" for _, _, number in tail.in_ranges(RANGES)),
+                *(f"{number:,}" for _, _, number in tail.count_in_ranges(RANGES)),
             ]
             for tail in of_steps
         ]

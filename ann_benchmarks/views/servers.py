@@ -9,7 +9,7 @@ from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.at_recall import (
     LOWER_BOUND,
     AtRecall,
-    at_recall,
+    find_at_recall,
     latency_notes,
     ratio_of_throughputs,
 )
@@ -63,7 +63,7 @@ class ServerPlace:
     @property
     def line(self) -> str:
         """Name what a line over the number of servers is of."""
-        kind = ", ".join(self.servers.without("shards", "replicas").words("servers"))
+        kind = ", ".join(self.servers.drop("shards", "replicas").words("servers"))
         memory = f", {self.memory} each" if self.ram else ""
         return (kind or ("replicas" if self.count else ONE_SERVER)) + memory
 
@@ -104,12 +104,12 @@ def curves_on_servers(runs: Iterable[Run], target: float) -> list[OnServers]:
     for run in runs:
         if not run.series.is_open:
             place = ServerPlace(run.series.only("servers"), ram(run) if is_on_tier(run) else 0.0)
-            name = run.series.without("servers", "tier_memory").label
+            name = run.series.drop("servers", "tier_memory").label
             groups.setdefault(name, {}).setdefault(place, []).append(run)
     found = []
     for name, places in sorted(groups.items()):
         if not all(place.is_alone for place in places):
-            at = dict(sorted(at_recall(places, target).items(), key=lambda item: item[0].order))
+            at = dict(sorted(find_at_recall(places, target).items(), key=lambda item: item[0].order))
             short = {
                 place: max(group, key=lambda run: run.metrics["recall"])
                 for place, group in places.items()
@@ -117,7 +117,7 @@ def curves_on_servers(runs: Iterable[Run], target: float) -> list[OnServers]:
             }
             found.append(OnServers(name, at, short))
     if not found:
-        raise UserError("there is no result on shards, on replicas or through a pooler")
+        raise UserError("no result is on shards, on replicas or through a pooler")
     return found
 
 

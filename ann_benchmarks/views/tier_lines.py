@@ -27,7 +27,7 @@ RAM_SHARE = "Available RAM / size of the index"
 class TierLine:
     """One line of each panel: points at ascending RAM, or RAM / size of the index; sizes in bytes.
 
-    There is no p99 where too few queries were measured for one.
+    `p99` is missing where too few queries were measured for it.
     `variant` is what sets it apart from other lines of its algorithm.
     """
 

@@ -12,9 +12,9 @@ from ann_benchmarks.results.at_recall import (
     LOWER_BOUND,
     AtRecall,
     Key,
-    at_recall,
     build_arguments,
     built_index,
+    find_at_recall,
     latency_notes,
     ratio_of_throughputs,
 )
@@ -54,7 +54,7 @@ class TierRun:
     @property
     def name(self) -> str:
         """The name of its line: the curve's without the memory, which of several servers is that of each."""
-        return self.run.series.without("tier_memory").label + share_note(self.run)
+        return self.run.series.drop("tier_memory").label + share_note(self.run)
 
     @property
     def clients(self) -> int:
@@ -106,7 +106,7 @@ def tiers_at_recall(
     by_run = {id(one.run): one for one in runs}
     for one in by_run.values():
         groups.setdefault(key(one), []).append(one.run)
-    ranked = sorted(at_recall(groups, target).values(), key=lambda at: -at.qps)
+    ranked = sorted(find_at_recall(groups, target).values(), key=lambda at: -at.qps)
     return [TierAtRecall(**vars(by_run[id(at.run)]), at=at) for at in ranked]
 
 

@@ -16,7 +16,7 @@ from ann_benchmarks.common.numbers import (
     three_digits,
 )
 from ann_benchmarks.common.text import is_number
-from ann_benchmarks.results.records import Phase, Rate, Record, over_time
+from ann_benchmarks.results.records import Phase, Rate, Record, read_windows
 from ann_benchmarks.statistics.contests import ratio_once
 from ann_benchmarks.statistics.differences import ERROR_RATE
 from ann_benchmarks.statistics.intervals import Interval, interval_text
@@ -55,7 +55,7 @@ def insert_rates(records: Iterable[Record]) -> list[tuple[Record, Rate]]:
 
 def place(record: Record) -> tuple[str, str]:
     """Return what records of one line have in common: dataset, and index with anything else special."""
-    special = record.series.without("workload", "writers").conditions
+    special = record.series.drop("workload", "writers").conditions
     return record.dataset, f"{record.title} {special.strip('-')}".strip()
 
 
@@ -278,7 +278,7 @@ def insert_lines(records: Iterable[Record]) -> dict[str, list[Point]]:
 
 def write_chart(records: Sequence[Record]) -> Chart:
     """Return workloads side by side, with a row for each figure that is known of any of them."""
-    drawn = [over_time(record.windows) for record in records]
+    drawn = [read_windows(record.windows) for record in records]
     names = {
         name: column
         for name, column in PANELS.items()

@@ -127,7 +127,7 @@ def create_website(
     """Write a site of all results into a folder, which is made if need be; return the number of pages.
 
     `variants` are names of plot_variants. With `prices`, each result has what its server
-    costs. UserError if there are no results or the folder is unwritable.
+    costs. UserError without results, or if the folder is unwritable.
     """
     runs, records = (
         list(load_runs(iter_result_paths(), recompute)),

@@ -86,8 +86,8 @@ def read_bundle(folder: Path) -> SubmittedBundle:
         number = len(opened.results)
         for point in tqdm(opened.points(), folder.name, number, unit="point", disable=None, leave=False):
             # A file is named by its build and query arguments.
-            place = f"{point.dataset}/{point.count}/{point.series.without('caches').folder}/{point.name}"
-            found.setdefault(place, {}).setdefault(point.series.is_cold, point.without_arrays())
+            place = f"{point.dataset}/{point.count}/{point.series.drop('caches').folder}/{point.name}"
+            found.setdefault(place, {}).setdefault(point.series.is_cold, point.drop_arrays())
     if opened is None or findings.refused:
         raise UserError(f"{folder} would be refused: {findings.refused[0]}")
     claimed = {claim.file for claim in opened.manifest.claims}
@@ -159,11 +159,11 @@ def extensions(run: Run) -> str | None:
 
 def load(run: Run) -> str:
     """Return what was special about the load, apart from the caches and the filter."""
-    return run.series.without("caches", "filter").special or "plain"
+    return run.series.drop("caches", "filter").special or "plain"
 
 
 def picked(column: SiteColumn, pick: Callable[[Run], Run | None]) -> SiteColumn:
-    """Return a column of the run that belongs to a row's, which is empty where there is none."""
+    """Return a column of the run that belongs to a row's, which is empty without such a run."""
     bounds = column.bounds
     return replace(
         column,

@@ -40,7 +40,7 @@ class SiteColumn:
 
 
 def text(run: Run, attribute: str) -> str | None:
-    """Return an attribute as text, None where there is none."""
+    """Return an attribute as text, None if it is missing."""
     value = run.attrs.get(attribute)
     return None if value is None or value == "" else str(value)
 

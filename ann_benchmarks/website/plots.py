@@ -10,7 +10,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.published import published_names
 from ann_benchmarks.results.attributes import plain_attributes
 from ann_benchmarks.results.metrics import all_metrics, pareto_frontier, plot_label, standard_metrics
-from ann_benchmarks.results.records import Phase, Rate, Record, over_time
+from ann_benchmarks.results.records import Phase, Rate, Record, read_windows
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.results.tails import counts_of
 from ann_benchmarks.views.figures import Style
@@ -167,7 +167,7 @@ def record_run(record: Record) -> Run:
     attrs = plain_attributes(({"clients": record.clients} if record.clients else {}) | record.attrs)
     distance = str(attrs.get("distance", "unknown"))
     nothing = dict.fromkeys(standard_metrics, math.nan)
-    series = record.series.without("workload", "writers", "write_rate")  # columns of their own
+    series = record.series.drop("workload", "writers", "write_rate")  # columns of their own
     return Run(record.dataset, record.count, distance, series, record.name, nothing, attrs)
 
 
@@ -190,7 +190,7 @@ def writing_data(records: Sequence[Record]) -> dict[str, Any]:
 def windows_data(record: Record) -> dict[str, list[float | int | None]]:
     """Return what happened over time: `at` in s, and the figures by name; empty where that was not stored."""
     try:
-        middles, figures = over_time(record.windows)
+        middles, figures = read_windows(record.windows)
     except UserError:
         return {}
     known = {name: [json_number(value) for value in values] for name, values in figures.items()}
@@ -202,7 +202,7 @@ def windows_data(record: Record) -> dict[str, list[float | int | None]]:
 def phase_data(phase: Phase) -> dict[str, Any]:
     """Return what the charts show of a phase: shares, ms, KiB, operations a second."""
     values = {
-        "p99": in_ms(phase.queries.percentile("p99")) if phase.queries else None,
+        "p99": convert_to_ms(phase.queries.percentile("p99")) if phase.queries else None,
         "qps": phase.queries.per_second if phase.queries else None,
         "recall": phase.recall,
         "low": phase.recall_low,
@@ -220,10 +220,10 @@ def phase_data(phase: Phase) -> dict[str, Any]:
 def rate_data(rate: Rate) -> list[float | int | None]:
     """Return operations a second with their interval, and the 99th percentile of their time in ms."""
     return [
-        json_number(value) for value in (rate.per_second, rate.low, rate.high, in_ms(rate.percentile("p99")))
+        *map(json_number, (rate.per_second, rate.low, rate.high, convert_to_ms(rate.percentile("p99")))),
     ]
 
 
-def in_ms(seconds: float | None) -> float | None:
+def convert_to_ms(seconds: float | None) -> float | None:
     """Return a time in ms, None where it is not known."""
     return None if seconds is None else seconds * 1e3

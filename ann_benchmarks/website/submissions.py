@@ -148,7 +148,7 @@ def table_page(templates: Environment, pages: Sequence[SubmittedPage], rows: Row
     """Return the HTML of the table, with the data that its script shows."""
     runs = [row.point.run for row in rows.values()]
     known = [data for column in row_columns(rows) if (data := column_data(column, runs))]
-    ids = {column["id"] for column in known}  # where all is cold, or all is warm, a column is missing
+    ids = {column["id"] for column in known}  # a column is missing if all is cold, or all is warm
     fastest = next((f"-{name}" for name in ("qps", "coldqps") if name in ids), "bundle")
     reached = any(run.metrics["recall"] >= TARGET_RECALL for run in runs)
     data = {

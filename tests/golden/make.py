@@ -22,7 +22,7 @@ import yaml
 from ann_benchmarks.data.datasets import prepare_filters, stored_truth
 from ann_benchmarks.fields.series import ATTRIBUTE, Series
 from ann_benchmarks.load.spans import histogram
-from ann_benchmarks.monitoring.stored import GROUP, Monitored, as_json, writer
+from ann_benchmarks.monitoring.stored import GROUP, Monitored, group_writer, monitored_json
 from ann_benchmarks.results.file import result_path, truth_mark, write_result
 from ann_benchmarks.results.records import record_path, write_record
 from ann_benchmarks.statistics.intervals import mean_interval, share_interval
@@ -105,7 +105,7 @@ def put(series: Series, query: list, qps: float, recall: float, **attrs: object)
         **{"objective": series.objective or None, "tier_cpus": series.tier_cpus},
         **{"tier_disk": series.tier_disk or None, "tier_method": series.tier_method or None},
         **attrs,
-        ATTRIBUTE: series.as_json(),
+        ATTRIBUTE: series.dump_json(),
     }
     edges, counts = histogram(times)
     more = {"latency_histogram_edges": edges, "latency_histogram": counts, **more}
@@ -155,7 +155,7 @@ def put_loads() -> None:
     for place, (ef, recall, qps) in enumerate(
         [(10, 0.85, 900), (40, 0.94, 500), (80, 0.965, 330), (200, 0.99, 150)]
     ):
-        more = {"more": {GROUP: writer(sampled())}, "monitoring_cpu_seconds": 0.4} if place == 1 else {}
+        more = {"more": {GROUP: group_writer(sampled())}, "monitoring_cpu_seconds": 0.4} if place == 1 else {}
         put(one, [ef], qps, recall, **rounds("m1"), **more)
         put(other, [ef, 1.9], 1.3 * qps, recall, **rounds("m1"))
     put(Series("pgvector_exact", clients=1), [], 12, 1.0, is_exact=True, **rounds("m1"))
@@ -260,11 +260,11 @@ def put_records() -> None:
         records += [(series, make_writes()), (series.replaced(replicas=2), make_writes())]
         for series, record in records[: 4 if algorithm == "vchord" else 3]:
             phases = [replace(phase, facts=lag if series.replicas else {}) for phase in record.phases]
-            its = {**attrs, **record.attrs, ATTRIBUTE: series.as_json(), "algo": series.label}
+            its = {**attrs, **record.attrs, ATTRIBUTE: series.dump_json(), "algo": series.label}
             path = record_path(result_path("golden", 10, series.folder, [["euclidean", GRAPH], []]))
             path.parent.mkdir(parents=True, exist_ok=True)
             named = {"dataset": "golden", "algo": series.label, "name": f"{algorithm}(M=16)", "path": path}
-            monitoring = {"monitoring": as_json(sampled())} if series.replicas else {}
+            monitoring = {"monitoring": monitored_json(sampled())} if series.replicas else {}
             write_record(replace(record, phases=phases, attrs=its, **named, **monitoring))
 
 

@@ -59,7 +59,7 @@ def chosen_trials(names: list[str]) -> list[str]:
     """Return the trials that these names begin, in their order; UserError for a name that begins none."""
     for name in names:
         if not any(each.startswith(name) for each in TRIALS):
-            raise UserError(f"there is no trial '{name}': {closest(name, TRIALS)}")
+            raise UserError(f"unknown trial '{name}': {closest(name, TRIALS)}")
     return [each for each in TRIALS if any(each.startswith(name) for name in names)]
 
 

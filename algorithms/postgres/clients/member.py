@@ -119,8 +119,8 @@ def _serve(pipe: "Connection[Any, Any]", books: Sequence[Book], make: Callable[[
     try:
         process = make()
         while True:
-            sessions = _of_each(process.connect, pipe.recv())
-            pipe.send(_of_each(methodcaller("facts"), sessions))
+            sessions = _map_at_once(process.connect, pipe.recv())
+            pipe.send(_map_at_once(methodcaller("facts"), sessions))
             while (work := pipe.recv()) is not None:
                 rooms = [book.writer(own.room) for book, own in zip(books, work, strict=True)]
                 runs = [process.begin(*parts) for parts in zip(sessions, work, rooms, strict=True)]
@@ -135,7 +135,7 @@ def _serve(pipe: "Connection[Any, Any]", books: Sequence[Book], make: Callable[[
                 used = (time.process_time() - before) / len(runs)
                 gc.enable()
                 pipe.send(True)  # what follows is nobody's time
-                pipe.send(_of_each(methodcaller("report", used), runs))
+                pipe.send(_map_at_once(methodcaller("report", used), runs))
                 del runs, rooms  # so that the next run can use their memory
             for session in sessions:
                 session.close()
@@ -147,7 +147,7 @@ def _serve(pipe: "Connection[Any, Any]", books: Sequence[Book], make: Callable[[
             pipe.send(_failure(error))
 
 
-def _of_each(deed: Callable[[Any], Any], members: Sequence[Any]) -> list[Any]:
+def _map_at_once(deed: Callable[[Any], Any], members: Sequence[Any]) -> list[Any]:
     """Do it for each member, for several at the same time: mostly, they wait for the server."""
     done = []
     with ThreadPoolExecutor(AT_ONCE) as threads:

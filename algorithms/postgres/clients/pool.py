@@ -111,7 +111,7 @@ class ClientPool(ProcessGroup):
 
     def _identities(self, identity: QueryStatement) -> Sequence[QueryStatement]:
         self._statement = identity
-        return identity.of_clients(len(self))
+        return identity.split_for_clients(len(self))
 
     def _place_of(self, member: int) -> str:
         return self._statement.place_of_client(member)

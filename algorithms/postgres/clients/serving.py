@@ -53,9 +53,10 @@ class QueryRun(MemberRun[QuerySession, InOrder | WhenDue]):
 
     def client(self, start: float) -> Generator[Any, Any, None]:
         """Return what goes on with each answer, to begin at `start` of perf_counter."""
-        return self.in_order(self.work, start) if isinstance(self.work, InOrder) else self.when_due(self.work)
+        work = self.work
+        return self.run_in_order(work, start) if isinstance(work, InOrder) else self.run_when_due(work)
 
-    def in_order(self, work: InOrder, start: float) -> Generator[None, float, None]:
+    def run_in_order(self, work: InOrder, start: float) -> Generator[None, float, None]:
         """Send one query after the other; it is sent the moment at which it goes on."""
         libpq, session = self.session.libpq, self.session
         send, consume, is_busy = libpq.send_query_prepared, libpq.consume_input, libpq.is_busy
@@ -88,7 +89,7 @@ class QueryRun(MemberRun[QuerySession, InOrder | WhenDue]):
                     break
         self.count = place
 
-    def when_due(self, work: WhenDue) -> Generator[bool, Any, None]:
+    def run_when_due(self, work: WhenDue) -> Generator[bool, Any, None]:
         """Send one arrival after the other, as they are handed over; it yields whether it is free.
 
         While it is free, it is sent an Arrival, or None where there is something to read. While it is not, it

@@ -31,7 +31,7 @@ class LockRoom:
     is_ours: bool  # the server is one that this project starts
 
     @classmethod
-    def of(cls, connection: psycopg.Connection[Any], is_ours: bool) -> "LockRoom":
+    def read(cls, connection: psycopg.Connection[Any], is_ours: bool) -> "LockRoom":
         """Read the settings of a server."""
         names = ("max_locks_per_transaction", "max_connections", "max_prepared_transactions")
         locks, connections, prepared = (int(current_setting(connection, name)) for name in names)
@@ -131,7 +131,7 @@ def value_counts(attribute: NamedAttribute, kind: ColumnKind, rows: int) -> list
 
 
 def shapes_of(rows: FilteredRows, purpose: str) -> list[tuple[tuple[str, str], ...]]:
-    """Return the distinct shapes of the filters; PostgresError where there are no filters."""
+    """Return the distinct shapes of the filters; PostgresError without filters."""
     shapes = list(dict.fromkeys(each.shape for each in rows.matches if each.shape))
     if not shapes:
         raise PostgresError(f"{purpose} serve queries that have a filter: add --filter")
@@ -159,9 +159,9 @@ class PartialIndexes(Division):
             filters = [each for each in rows.matches if each.shape == shape]
             place = _compared_by_value(filters)
             if place is None:
-                counts |= self._of_filters(filters)
+                counts |= self._count_filters(filters)
             else:
-                counts |= self._of_values(conditions_of(filters[0], rows.kinds).conditions[place])
+                counts |= self._count_values(conditions_of(filters[0], rows.kinds).conditions[place])
         self._counts = dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
 
     def parts(self, table: str) -> Sequence[Part]:
@@ -181,7 +181,7 @@ class PartialIndexes(Division):
         """Return the table with all of its indexes: planning a query locks each."""
         return 1 + len(self._counts) + others
 
-    def _of_values(self, condition: ColumnCondition) -> dict[str, int]:
+    def _count_values(self, condition: ColumnCondition) -> dict[str, int]:
         attribute, kind = self._rows.attributes[condition.column], condition.kind
         least = self._least_of_labels if kind.has_several else self._least
         counts = value_counts(attribute, kind, self._rows.attributes.rows)
@@ -191,7 +191,7 @@ class PartialIndexes(Division):
             if rows >= least
         }
 
-    def _of_filters(self, filters: Sequence[SharedShape]) -> dict[str, int]:
+    def _count_filters(self, filters: Sequence[SharedShape]) -> dict[str, int]:
         enough = [each for each in filters if self._rows.matches[each] >= max(self._least, 1)]
         if len(enough) > MOST_FILTERS:
             compared = " and ".join(f"{column} {operator}" for column, operator in filters[0].shape)
@@ -205,7 +205,7 @@ class PartialIndexes(Division):
 
 
 def _compared_by_value(filters: Sequence[SharedShape]) -> int | None:
-    """Return the place of the predicate that has an index for each value; None: there is none."""
+    """Return the place of the predicate that has an index for each value, if any."""
     operators = [operator for _, operator in filters[0].shape]
     if "=" in operators:
         return operators.index("=")

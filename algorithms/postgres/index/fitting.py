@@ -105,7 +105,7 @@ class IndexedTable:
         vector, conditions = q, None
         if self._options.attributes is not None:
             vector, conditions = q.vector, conditions_of(q.filter, self._indexes.kinds)
-        where = conditions.where if conditions else ""
+        where = conditions.clause if conditions else ""
         source = RowSource(self.table.name, where, RETURNED_COLUMNS[self._options.payload])
         session = self._indexes.session_of_queries(bool(where))
         return QueryStatement(

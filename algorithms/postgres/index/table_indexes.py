@@ -119,7 +119,7 @@ class TableIndexes:
         """
         if self.division is None:
             return
-        room, others = LockRoom.of(connection, server.is_ours), len(self._indexed)
+        room, others = LockRoom.read(connection, server.is_ours), len(self._indexed)
         noun, locked = self.division.noun(others), self.division.locked_by_query(others, settings)
         if clients:
             room.check(locked, "queries", clients)

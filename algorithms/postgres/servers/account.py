@@ -125,6 +125,6 @@ def server_account() -> ServerAccount:
         if entry.pw_uid != 0:
             return ServerAccount(name, entry.pw_uid, entry.pw_gid)
     raise PostgresError(
-        f"PostgreSQL does not run as root and there is no account '{named or 'postgres'}': "
+        f"PostgreSQL does not run as root, and the account '{named or 'postgres'}' does not exist: "
         f"name an ordinary one in {PREFIX}OS_USER"
     )

@@ -30,7 +30,7 @@ _MOST_MEMBERS = 50_000
 _MOST_UNPACKED = 1024 * _MIB  # of all that is unpacked, or passed over
 _MOST_RATIO = 200  # of what is unpacked to the archive, beyond _SMALL
 _SMALL = 64 * _MIB
-_MOST_OF_A_HEADER = _MIB  # which is read at once, and may claim any size
+_MOST_OF_A_HEADER = _MIB  # a header is read at once, and may claim any size
 _PIECE = 1 << 16
 _EXTENSION_FILES = (".so", ".control", ".sql")
 _DECOMPRESSORS: dict[bytes, Callable[[Any], Any]] = {
@@ -89,7 +89,7 @@ def _opened(archive: Path) -> Iterator[_Members]:
     """Open an archive of any kind; whatever goes wrong with it becomes a PostgresError on one line."""
     try:
         if not stat.S_ISREG(archive.stat().st_mode):
-            raise ValueError("it is no file")
+            raise ValueError("it is not a regular file")
         with archive.open("rb") as file:
             budget = _Budget(archive.stat().st_size)
             kind = file.read(8)
@@ -116,7 +116,7 @@ def _opened(archive: Path) -> Iterator[_Members]:
 def _unusable(archive: Path, error: Exception) -> PostgresError:
     reason = (" ".join(str(error).split()) or type(error).__name__)[:200].rstrip(": ")
     return PostgresError(
-        f"{archive} is damaged, or is no .zip, .whl, .tar.gz, .tar.xz or .deb of a release: {reason};"
+        f"{archive} is damaged, or not a .zip, .whl, .tar.gz, .tar.xz or .deb of a release: {reason};"
         " download it again"
     )
 

@@ -60,7 +60,7 @@ class Server(ABC):
         try:
             yield
         except psycopg.DatabaseError as error:
-            # A connection that is lost is no OperationalError everywhere, but never has a state.
+            # A lost connection is not always an OperationalError, but never has a state.
             is_lost = type(error) is psycopg.DatabaseError and error.sqlstate is None
             if not is_lost and not isinstance(error, psycopg.OperationalError):
                 raise

@@ -54,7 +54,7 @@ def take_over(server: Server, relations: Sequence[str], where: str = "") -> bool
 def cache_room(connection: psycopg.Connection[Any], ram: float) -> float:
     """Return the bytes that the system's cache has, of what there is for it and the server's buffers.
 
-    What is in these buffers is mostly in that cache, too, so that they are no room for more.
+    What is in these buffers is mostly in that cache, too: they leave no room for more.
     """
     return ram - shared_buffers(connection)
 

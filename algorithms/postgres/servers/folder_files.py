@@ -212,7 +212,7 @@ def open_file(path: Path, flags: int) -> Descriptor:
     number = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
-        raise OSError(errno.EINVAL, "it is no ordinary file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     return Descriptor(number)
 
 

@@ -82,7 +82,7 @@ def read_release(archive: Path, extension: str) -> ExtensionRelease:
     named = _control_value(controls, "module_pathname")
     for value in filter(None, (version, named and PurePosixPath(named).name)):
         if ".." in value or not re.fullmatch(r"[\w$][\w.+~-]*", value):
-            raise PostgresError(f"{archive}: its {control} names '{value}', which is no version or file name")
+            raise PostgresError(f"{archive}: its {control} names '{value}', not a version or file name")
     library = f"{PurePosixPath(named or extension).name}.so"
     libraries = {PurePosixPath(path).name for path in files}
     if named is None and library not in libraries and f"{extension}-{version}.so" in libraries:
@@ -161,7 +161,7 @@ def _check(release: ExtensionRelease, installation: Installation) -> None:
     library = release.contents[release.library]
     machine, our_machine = elf_machine(library[:20]), installation.machine()
     if machine != our_machine:
-        built_for = f"for {machine}" if machine else "no library for Linux"
+        built_for = f"for {machine}" if machine else "not a library for Linux"
         raise PostgresError(
             f"{release.archive}: its {release.library} is {built_for}, this PostgreSQL is for {our_machine}"
         )
@@ -227,7 +227,7 @@ def _advice(error: OSError) -> str:
 
 
 def elf_machine(start: bytes) -> str | None:
-    """Name the machine by the first 20 bytes of a program or library; None if it is no ELF file."""
+    """Name the machine by the first 20 bytes of a program or library; None if it is not an ELF file."""
     if len(start) < 20 or not start.startswith(b"\x7fELF"):
         return None
     number = int.from_bytes(start[18:20], "little" if start[5] == 1 else "big")

@@ -35,7 +35,7 @@ def main() -> None:
 def _enter(group: str) -> None:
     """Enter a control group. We may be root: nothing else is written to, and no file is made or emptied."""
     if os.path.basename(group) != "cgroup.procs":  # noqa: PTH119 (pathlib takes long to import)
-        sys.exit(f"FATAL: {group} is no control group's file cgroup.procs")
+        sys.exit(f"FATAL: {group} is not the file cgroup.procs of a control group")
     try:
         processes = os.open(group, os.O_WRONLY | os.O_NOFOLLOW)
         os.write(processes, b"0")  # the process that writes it

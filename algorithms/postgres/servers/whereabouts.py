@@ -43,7 +43,7 @@ _OTHER_FILES = 32
 def facts_of(server: Server, connection: psycopg.Connection[Any]) -> dict[str, Any]:
     """Return what is stored of a server that runs, apart from its versions."""
     if server.is_ours:
-        return _of_ours()
+        return _read_own_facts()
     rows = connection.execute(
         "SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY(%s)"
         " AND setting IS DISTINCT FROM boot_val ORDER BY name",
@@ -61,7 +61,7 @@ def facts_of(server: Server, connection: psycopg.Connection[Any]) -> dict[str, A
 def known_facts(extensions: Sequence[str]) -> dict[str, Any]:
     """Return what would be stored of the server, and its versions, without starting one of ours.
 
-    PostgresError where there is none.
+    PostgresError without a server.
     """
     programs = chosen_programs()
     if programs is None:
@@ -70,7 +70,7 @@ def known_facts(extensions: Sequence[str]) -> dict[str, Any]:
     for name in extensions:
         if version := extension_version(programs, name):
             found[name] = version
-    return {**_of_ours(), **{f"{name}_version": version for name, version in found.items()}}
+    return {**_read_own_facts(), **{f"{name}_version": version for name, version in found.items()}}
 
 
 def offered_versions(connection: psycopg.Connection[Any], extensions: Sequence[str]) -> dict[str, str]:
@@ -99,7 +99,7 @@ def external_facts(server: Server, extensions: Sequence[str]) -> dict[str, Any]:
     return {**facts, **{f"{name}_version": version for name, version in versions.items()}}
 
 
-def _of_ours() -> dict[str, Any]:
+def _read_own_facts() -> dict[str, Any]:
     kind = server_kind()
     build = {"build_version": chosen_build()} if chosen_build() else {}
     return {"server": "embedded" if kind == "external" else kind, "given_settings": _given(), **build}

@@ -51,10 +51,10 @@ class QueryStatement:
         return (1,) * (1 + (len(self.conditions.conditions) if self.conditions else 0))
 
     def session_class(self) -> type[Any] | None:
-        """Return the class of its sessions where they are no QuerySession."""
+        """Return the class of its sessions where it is not QuerySession."""
         return None
 
-    def of_clients(self, clients: int) -> Sequence["QueryStatement"]:
+    def split_for_clients(self, clients: int) -> Sequence["QueryStatement"]:
         """Return what each client sends: all the same."""
         return [self] * clients
 
@@ -81,7 +81,7 @@ class QueryStatement:
         return error
 
     def flush(self, connection: psycopg.Connection[Any]) -> None:
-        """Have the other sessions that a session of it has begun flush their statistics: there are none."""
+        """Have the other sessions that a session of it has begun flush their statistics, if any."""
 
     def encoder(self) -> Callable[[Any], tuple[Any, ...]]:
         """Return what makes a query its binary parameters, valid until the next call."""

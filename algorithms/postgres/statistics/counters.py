@@ -20,7 +20,7 @@ _DATABASE = "pg_stat_database WHERE datname = current_database()"
 _IO = "pg_stat_io WHERE object <> 'wal'"
 _LOG_POSITION = "CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_lsn() - '0/0' END"
 # The functions behind the views of tables and indexes, with fewer joins; null for no relation. $1 is the
-# table's name and $2 the index's. Where the server does not count, there is no relation.
+# table's name and $2 the index's. A server that does not count names no relation.
 _COUNTS = "current_setting('track_counts')::bool"
 _RELATION = f"CAST(CASE WHEN {_COUNTS} THEN to_regclass(nullif({{}}, '')) END AS oid)"
 # The sum of a table's partitions is its own. Of several indexes of vectors, none is named: all that are live.

@@ -164,7 +164,7 @@ class ServerWatch:
         self._run = run = _Run()
         before = self._state()
         if before is not None and self._is_standby not in (None, before[0]):
-            raise PostgresError(f"{self._name} is no standby any more: it was promoted")
+            raise PostgresError(f"{self._name} is not a standby any more: it was promoted")
         _if_available(self._flush)  # of earlier queries, such as those to warm up
         run.counted_before = self._counted()
         connection = self._connection  # none if the server has not answered

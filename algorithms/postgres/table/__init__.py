@@ -20,7 +20,7 @@ __all__ = [
 def column_of(train: Any, metric: str) -> Column:
     """Return the column for a training set: rows of numbers or bits, (rows, dimension), or a list of sets."""
     if is_sparse(train):
-        return SparseColumn.of(train)
+        return SparseColumn.fit(train)
     if isinstance(train, list):
-        return SetColumn.of(train)
+        return SetColumn.fit(train)
     return (BitColumn if metric in BitColumn.metrics else VectorColumn)(train.shape[1])

@@ -16,7 +16,7 @@ from .fixed import FixedColumn
 from .kinds import KINDS, ColumnKind, FixedKind, NamedAttribute, NamedAttributes, kind_of, quoted
 
 TEXT, VECTOR = "text", "vector"  # what a query can return beside the id
-# The column, in SQL, of each; without any, there is none.
+# The column of each in SQL, none without a payload.
 RETURNED_COLUMNS = {"": "", TEXT: "ann_payload", VECTOR: "embedding"}
 TEXT_BYTES = 1024  # hexadecimal digits, which PostgreSQL keeps within the row and does not compress
 _POINTER_BYTES = 24  # of a value of any length that is kept elsewhere; of a fixed one with its padding

@@ -66,7 +66,7 @@ class SetColumn(BitColumn):
     items: np.ndarray[Any, Any]  # distinct, ascending
 
     @classmethod
-    def of(cls, train: Sequence[Any]) -> "SetColumn":
+    def fit(cls, train: Sequence[Any]) -> "SetColumn":
         """Return the column for these sets, arrays of integers."""
         items = np.unique(np.concatenate([np.asarray(row) for row in train]))
         return cls(len(items) + SPARE_BITS, items)

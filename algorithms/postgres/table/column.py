@@ -119,7 +119,7 @@ class Column(ABC):
 
     @property
     def is_plain(self) -> bool:
-        """Whether every value fits a page: it is kept in the row itself, and fetching it is no detour."""
+        """Whether every value fits a page: it is kept in the row itself, and fetched without a detour."""
         return self.value_bytes <= _LONGEST_PLAIN_BYTES
 
     def rows(self, train: Any) -> Any:

@@ -69,7 +69,7 @@ class WhereClause:
     conditions: tuple[ColumnCondition, ...]
 
     @property
-    def where(self) -> str:
+    def clause(self) -> str:
         """What a query has behind its table."""
         return " WHERE " + " AND ".join(each.sql for each in self.conditions) if self.conditions else ""
 

@@ -201,7 +201,7 @@ class LabelsKind(ColumnKind):
         return str(value)
 
     def pieces(self, values: Any, place: Callable[[int], str]) -> list[Any]:
-        """Return lengths and arrays: of no dimension where there is no label, else of one.
+        """Return lengths and arrays: without a dimension where the row has no label, else with one.
 
         All words of a row have four bytes: its length, dimensions, has nulls, type, and with labels their
         number, the first place, and for each its length and value.
@@ -290,7 +290,7 @@ class SmallLabelsKind(LabelsKind):
         return pieces
 
     def binary_array(self, values: Sequence[Any]) -> bytes:
-        """Return labels as an array's bytes; PostgresError where there is none to search the index for."""
+        """Return labels as an array's bytes; PostgresError without a label to search the index for."""
         if not values:
             raise PostgresError("a filter has no label, which an index with labels has no rows for: give one")
         return super().binary_array(values)

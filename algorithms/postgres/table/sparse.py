@@ -41,7 +41,7 @@ class SparseColumn(Column):
     metrics: ClassVar[tuple[str, ...]] = ("euclidean", "angular", "ip", "manhattan")
 
     @classmethod
-    def of(cls, X: Any) -> "SparseColumn":
+    def fit(cls, X: Any) -> "SparseColumn":
         """Return the column for rows; PostgresError for a row with more values than the type holds."""
         counts = np.diff(X.indptr)
         most = int(counts.max(initial=0))

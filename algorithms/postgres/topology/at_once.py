@@ -153,7 +153,7 @@ def _sendable(error: Exception, shard: Shard) -> Exception:
 
 
 class _Lines(io.TextIOBase):
-    """A stream that prints each whole line behind a name; it is no terminal, so that there are no bars."""
+    """A stream that prints each whole line behind a name, and not a terminal: bars are not drawn."""
 
     def __init__(self, name: str) -> None:
         self._name, self._stream, self._text = name, sys.stdout, ""

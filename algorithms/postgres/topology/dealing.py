@@ -37,9 +37,9 @@ _ID_BYTES = slice(6, 10)  # of a row of a binary COPY: behind the number of colu
 
 
 def checked_probes(metric: str, count: int, probes: int | None) -> int:
-    """Return how many of `count` shards a query asks; PostgresError where there are no cells for that."""
+    """Return how many of `count` shards a query asks; PostgresError without cells for that."""
     if metric not in METRICS:
-        raise PostgresError(f"there are no cells of {metric} distances: {_OTHERS}")
+        raise PostgresError(f"cells cannot be formed by {metric} distances: {_OTHERS}")
     if probes is not None and not 1 <= probes <= count:
         raise PostgresError(f"a query cannot be sent to {probes} of {count} shards: use 1 to {count}")
     return count if probes is None else probes
@@ -60,7 +60,7 @@ def deal_by_cells(
     keep them.
     """
     if not isinstance(column, VectorColumn):
-        raise PostgresError(f"there are no cells of the type {column.type_name}: {_OTHERS}")
+        raise PostgresError(f"cells cannot be formed from the type {column.type_name}: {_OTHERS}")
     count, probes = place
     found = _cells_of_rows(server, X, mark, count, metric, enter)
     whole = f"{mark} {found.mark}"

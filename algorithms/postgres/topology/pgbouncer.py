@@ -66,12 +66,12 @@ class PoolerProgram:
 
 
 def find_program(account: ServerAccount) -> PoolerProgram:
-    """Return the pgbouncer of PATH, which the account can run; PostgresError where there is none."""
+    """Return the pgbouncer of PATH, which the account can run; PostgresError if it is missing."""
     folders = os.pathsep.join([os.environ.get("PATH", os.defpath), *_SYSTEM_FOLDERS])
     found = shutil.which(NAME, path=folders)
     if found is None:
         raise PostgresError(
-            f"there is no {NAME} in PATH: install it (Debian, Ubuntu: apt install {NAME}; Fedora: dnf install"
+            f"{NAME} is not in PATH: install it (Debian, Ubuntu: apt install {NAME}; Fedora: dnf install"
             f" {NAME}; macOS: brew install {NAME}), or leave --pooler out"
         )
     path = Path(found).absolute()

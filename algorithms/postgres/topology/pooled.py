@@ -34,7 +34,7 @@ _VALUES = "SELECT name, current_setting(name) FROM unnest(%s::text[]) AS name"
 
 
 def pooler_facts() -> dict[str, Any]:
-    """Return what is stored of the pooler that is here, nothing where there is none."""
+    """Return what is stored of the pooler that is here, nothing without one."""
     with suppress(PostgresError):
         return {"pooler_version": find_program(server_account()).version}
     return {}
@@ -57,7 +57,7 @@ class PooledTable(IndexedTable):
         """
         super().__init__(extension, metric, hooks)
         if pooler not in POOLERS:
-            raise PostgresError(f"there is no pooler '{pooler}': use {', '.join(POOLERS)}")
+            raise PostgresError(f"unknown pooler '{pooler}': use {', '.join(POOLERS)}")
         if chosen_programs() is None:
             raise PostgresError(
                 f"a pooler is started in front of a server of our own, and {PREFIX}HOST or the like names"
@@ -82,7 +82,7 @@ class PooledTable(IndexedTable):
         super().make(X, column, options)
 
     def make_writable(self, *arguments: Any) -> WritableTable:
-        """Raise PostgresError: there is none."""
+        """Raise PostgresError: tables that are written to have no pooler."""
         raise PostgresError("a table that is written to has no pooler: leave --pooler out")
 
     def statement(self, q: Any, n: int, settings: Mapping[str, str], rerank: int | None) -> QueryStatement:
@@ -164,7 +164,7 @@ class PooledTable(IndexedTable):
 
 @contextmanager
 def pooler_cpu(pooler: PgBouncer) -> Iterator[Facts]:
-    """Observe what CPU the pooler takes within; give the facts of it, which is none of the server's."""
+    """Observe what CPU the pooler takes within; give the facts of it, which are not the server's."""
     used, passed = 0.0, 0.0
 
     def facts(queries: int) -> dict[str, float]:

@@ -111,7 +111,7 @@ class Replica:
         self.wait_for(position)
 
     def _check(self) -> None:
-        """Raise PostgresError where it is no copy of its primary, or can follow it no further."""
+        """Raise PostgresError where it is not a copy of its primary, or can follow it no further."""
         with self.server.connect() as connection:
             mine = connection.execute(_OF_STANDBY).fetchone()
         assert mine is not None
@@ -120,7 +120,7 @@ class Replica:
             theirs = connection.execute(_OF_PRIMARY, [position, position]).fetchone()
         assert theirs is not None
         for holds, problem in (
-            (is_standby, "it is no standby any more"),
+            (is_standby, "it is not a standby any more"),
             (theirs[:2] == (system, timeline), "it is a copy of another server"),
             (not theirs[2], "it is ahead of the primary"),
             (not theirs[3], "the primary no longer has the log that it lacks"),
@@ -166,7 +166,7 @@ def settled(primary: Server) -> int:
 
 
 def watching_connection(server: Server) -> psycopg.Connection[Any]:
-    """Open a connection that is none of the clients'."""
+    """Open a connection apart from those of the clients."""
     return connect({**server.connection_parameters(), "application_name": "ann_benchmarks_watch"})
 
 

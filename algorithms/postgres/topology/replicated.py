@@ -174,7 +174,7 @@ class ReplicaStatement(QueryStatement):
     hosts: tuple[Mapping[str, Any], ...] = ()  # libpq's parameters of each
     is_dealt: bool = False  # to clients, whose errors name the replica
 
-    def of_clients(self, clients: int) -> Sequence[QueryStatement]:
+    def split_for_clients(self, clients: int) -> Sequence[QueryStatement]:
         """Return what each client sends, in turn to each host."""
         each = [replace(self, parameters=host, is_dealt=True) for host in self.hosts]
         return [each[client % len(each)] for client in range(clients)]
@@ -220,7 +220,7 @@ class ReplicatedWritable(WritableTable):
         self._connect()
 
     @contextmanager
-    def at_this_moment(self) -> Iterator[Callable[[], Mapping[str, float]]]:
+    def freeze_answers(self) -> Iterator[Callable[[], Mapping[str, float]]]:
         """Have all standbys replay nothing within; give what returns how far they are behind.
 
         That is in bytes, and in s: the means of all standbys. It waits until each has paused.

@@ -206,7 +206,7 @@ class ScatteredConnections:
             self._connections[place].get_result()  # None
         for place, answer in zip(self._places, answers, strict=True):
             if answer is None:
-                self._lose(place, psycopg.OperationalError("there is no answer"))
+                self._lose(place, psycopg.OperationalError("it did not answer"))
             if answer.status != _FINE:
                 self.failed = place
                 return answer

@@ -63,7 +63,7 @@ class ShardedTable(IndexedTable):
         """
         super().__init__(extension, metric, hooks)
         if engine not in ENGINES:
-            raise PostgresError(f"there is no shard engine '{engine}': use {', '.join(ENGINES)}")
+            raise PostgresError(f"unknown shard engine '{engine}': use {', '.join(ENGINES)}")
         self._engine = ENGINES[engine](extension)
         self._probes = checked_probes(metric, count, probes) if engine == ROUTED else None
         self._shards = [
@@ -102,14 +102,14 @@ class ShardedTable(IndexedTable):
             are_reused = make_at_once(hosts, make, self.enter_phase)
             options = replace(options, rebuilds=False)
         for shard in self._shards:
-            with self._at(shard):
+            with self._enter_shard(shard):
                 shard.make(own[shard], column, options)
             shard.is_reused = are_reused.get(shard.number)
         self._check_same([shard.versions for shard in self._shards])
         self._open()
 
     def make_writable(self, *arguments: Any) -> WritableTable:
-        """Raise PostgresError: there is none yet."""
+        """Raise PostgresError: tables that are written to cannot have shards yet."""
         raise PostgresError("a table that is written to has no shards: leave --shards out")
 
     def statement(self, q: Any, n: int, settings: Mapping[str, str], rerank: int | None) -> QueryStatement:
@@ -156,14 +156,14 @@ class ShardedTable(IndexedTable):
     def cool(self) -> None:
         """Stop the shards and drop their files from the system's cache; a coordinator has no rows."""
         for shard in self._shards:
-            with self._at(shard):
+            with self._enter_shard(shard):
                 shard.cool()
 
     def resume(self) -> bool:
         """Have queries use these indexes; return whether others may have pushed one out of the caches."""
         is_pushed_out = False
         for shard in self._shards:
-            with self._at(shard):
+            with self._enter_shard(shard):
                 is_pushed_out |= shard.resume()
         self._open()
         return is_pushed_out
@@ -171,7 +171,7 @@ class ShardedTable(IndexedTable):
     def recover(self) -> None:
         """Have all servers answer, reserve the tables again, and warm what the servers have lost."""
         for shard in self._shards:
-            with self._at(shard):
+            with self._enter_shard(shard):
                 shard.recover()
         self._engine.revive()
         self._open()
@@ -188,7 +188,7 @@ class ShardedTable(IndexedTable):
         rows: Sequence[ShardRows] = [ShardRows(X, place, count, mark) for place in range(count)]
         self._facts = {}
         if self._probes is not None:
-            with self._at(first):
+            with self._enter_shard(first):
                 server = first.started()
             place, enter = (count, self._probes), partial(first.enter_phase, "cells")
             rows, self._engine.router, self._facts = deal_by_cells(
@@ -202,7 +202,7 @@ class ShardedTable(IndexedTable):
         self._engine.open(self._shards, self._current.column)
 
     @contextmanager
-    def _at(self, shard: Shard) -> Iterator[None]:
+    def _enter_shard(self, shard: Shard) -> Iterator[None]:
         """Have this shard be what the plug-in sees, and what errors name."""
         self._current = shard
         with shard.naming():

@@ -79,7 +79,7 @@ class WritableTable:
     def open_writers(self, writers: int, beside_queries: bool = False) -> WriterPool:
         """Start this number of writers, each a process with a connection.
 
-        ServerWatch observes the waits of sessions that query; where there are none, of those that write.
+        ServerWatch observes the waits of sessions that query or, without any, of those that write.
         """
         application = WRITER_APPLICATION if beside_queries else CLIENT_APPLICATION
         access = WriteAccess(

@@ -208,7 +208,7 @@ def _line(name: str) -> tuple[str, ...]:
     here = sum(_bytes_of(path) for path in paths)
     if here and not is_there:
         complete = "partly"
-    return name, *shape, _size(entry), _in_units(here) if here else "", complete
+    return name, *shape, _size(entry), _format_bytes(here) if here else "", complete
 
 
 def _expected(entry: Entry | None) -> tuple[str, str, str]:
@@ -221,13 +221,13 @@ def _expected(entry: Entry | None) -> tuple[str, str, str]:
 def _size(entry: Entry | None) -> str:
     """Bytes of the vectors: what a format with fixed sizes takes, else about what float32 takes."""
     if isinstance(entry, SingleFile) and (entry.sparse or entry.name.startswith("sparse-")) and entry.rows:
-        return f"~{_in_units(entry.rows * generated.VALUES * 8)}"
+        return f"~{_format_bytes(entry.rows * generated.VALUES * 8)}"
     if entry is None or entry.rows is None or entry.dimension is None or entry.distance == "jaccard":
         return "-"
     published = entry.size_of(entry.train[0]) if isinstance(entry, Parts) else None
     if published is None:
-        return f"~{_in_units(entry.rows * entry.dimension * (1 if entry.distance == 'hamming' else 4))}"
-    return _in_units(published * entry.rows // (getattr(entry, "whole_rows", None) or entry.rows))
+        return f"~{_format_bytes(entry.rows * entry.dimension * (1 if entry.distance == 'hamming' else 4))}"
+    return _format_bytes(published * entry.rows // (getattr(entry, "whole_rows", None) or entry.rows))
 
 
 def _bytes_of(path: Path) -> int:
@@ -238,7 +238,7 @@ def _bytes_of(path: Path) -> int:
     return 0
 
 
-def _in_units(size: float) -> str:
+def _format_bytes(size: float) -> str:
     for unit in ("B", "kB", "MB", "GB"):
         if size < 999.5:
             return f"{size:.3g} {unit}"

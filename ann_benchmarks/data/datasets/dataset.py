@@ -202,7 +202,7 @@ class Dataset(ABC):
         write_truth(truth_path(self.name, self.data), truth, attributes)
         self._known_truth = None
 
-    def with_distances(self, neighbors: np.ndarray) -> TrueNeighbors:
+    def compute_distances(self, neighbors: np.ndarray) -> TrueNeighbors:
         """Compute the distances of published neighbours in float64, and order them by distance and row."""
         distances = candidate_distances(
             self.attrs["distance"], self.test(), self.vectors(), neighbors, progress=True

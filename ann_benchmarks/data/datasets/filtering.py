@@ -161,7 +161,7 @@ def read_new_filters(files: FilterFiles, own: OwnVectors) -> OwnFilters:
     removed = own.held_out(vectors.label, len(vectors))
     count = len(queries) if queries is not None else len(removed)
     found = read_own_filters(files.attributes, files.filters, len(vectors), count)
-    kept = {name: attribute.without(removed) for name, attribute in found.attributes.items()}
+    kept = {name: attribute.drop_rows(removed) for name, attribute in found.attributes.items()}
     found = OwnFilters(kept, found.sets)
     _check_matches(files, found, len(vectors) - len(removed))
     return found

@@ -72,7 +72,7 @@ class _Clusters:
         width = SPREAD * np.exp(DENSITIES * draw.randn(count, 1))
         rank = np.argsort(draw.rand(count, latent), axis=1)
         self.widths = width * THINNING**rank
-        self.directions = _on_grid(draw.randn(latent, dimension) / latent**0.5)
+        self.directions = _round_to_grid(draw.randn(latent, dimension) / latent**0.5)
 
     def draw(self, rows: int, stream: int) -> Iterator[np.ndarray]:
         """Blocks of float32 points of one stream of random numbers, `rows` in all."""
@@ -87,7 +87,7 @@ class _Clusters:
         between = np.flatnonzero(draw.rand(rows) < BETWEEN)
         share = draw.rand(len(between), 1)
         latent[between] = share * latent[between] + (1 - share) * self._members(len(between), draw)
-        points = _on_grid(latent) @ self.directions
+        points = _round_to_grid(latent) @ self.directions
         points += NOISE * draw.randn(rows, self.dimension)
         return points.astype(np.float32)
 
@@ -99,7 +99,7 @@ class _Clusters:
         return points
 
 
-def _on_grid(values: np.ndarray) -> np.ndarray:
+def _round_to_grid(values: np.ndarray) -> np.ndarray:
     return np.rint(values / GRID) * GRID
 
 

@@ -56,7 +56,7 @@ def _compared(found: TrueNeighbors, dataset: Dataset) -> str:
         published = dataset.published_truth()
         if published is None:
             return ""
-        share = agreement(found, dataset.with_distances(published.neighbors))
+        share = agreement(found, dataset.compute_distances(published.neighbors))
     except UserError:  # they name rows that are not there, or files that were deleted after a conversion
         return ""
     return f"; {share:.4%} of those that came with the data are among them or as near"

@@ -125,7 +125,7 @@ def check_truth(dataset: Any, truth: TrueNeighbors, depth: int = DEPTH) -> Check
     if truth.distances is not None:
         corrections = [*_conventions(dataset, truth, sample.numbers, depth), *corrections]
     if corrections or truth.distances is None:
-        found = dataset.with_distances(truth.neighbors)
+        found = dataset.compute_distances(truth.neighbors)
         nearest = found.neighbors[:, :least], found.known_distances[:, :least]
         truth = TrueNeighbors(*nearest, dataset.name, published=truth.distances)
         depth = ALL

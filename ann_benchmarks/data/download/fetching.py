@@ -69,7 +69,7 @@ Job = Callable[[Session, threading.Event], None]
 
 
 def _work_off(jobs: Sequence[Job], connections: int) -> None:
-    """Run jobs on all connections until there are none; when one fails, the event ends the others."""
+    """Run jobs on all connections until all are done; when one fails, the event ends the others."""
     waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
     for job in jobs:
         waiting.put(job)

@@ -224,7 +224,7 @@ def _file_digests(file: int, name: str, kind: str) -> tuple[list[str], str]:
 
 
 def load_json(path: Path) -> dict[str, Any]:
-    """Read a file of JSON; empty where there is none that can be used."""
+    """Read a file of JSON; empty if it is missing or unusable."""
     with suppress(OSError, ValueError):
         found = json.loads(path.read_text())
         return found if isinstance(found, dict) else {}

@@ -50,7 +50,7 @@ class Session(requests.Session):
     """Connections that are used again; `_sent` follows files that have moved, without reading bodies."""
 
     def get_redirect_target(self, resp: requests.Response) -> None:
-        """Say that there is none."""
+        """Return None: redirects are followed elsewhere."""
 
 
 class IgnoresRanges(Exception):
@@ -140,7 +140,7 @@ def _answer(session: requests.Session, url: str, headers: dict[str, str]) -> Ite
             yield response
     except (requests.ConnectionError, requests.Timeout, HTTPError) as error:
         raise Temporary(_shortened(error)) from None
-    except (requests.RequestException, ValueError) as error:  # the latter: of an address that is none
+    except (requests.RequestException, ValueError) as error:  # ValueError: the address is invalid
         raise Refused(_shortened(error)) from None
 
 

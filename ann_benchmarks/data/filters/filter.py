@@ -113,7 +113,7 @@ class RowAttribute:
         last = int(ends[-1]) if len(ends) else first
         return np.split(self.values[first:last], ends[:-1] - first) if len(ends) else []
 
-    def without(self, removed: np.ndarray) -> "RowAttribute":
+    def drop_rows(self, removed: np.ndarray) -> "RowAttribute":
         """Return the attribute without some rows: those held out as queries."""
         if self.ends is None:
             return RowAttribute(self.name, self.kind, np.delete(self.values, removed))

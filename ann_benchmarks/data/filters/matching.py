@@ -64,7 +64,7 @@ class _Values:
         if lowest > _NUMBERS.max or highest < _NUMBERS.min:
             return np.empty(0, np.int64)  # a bound beyond int64 would be compared as float64, which rounds it
         if self._lookups > SORTED_AFTER:
-            rows = self._between(lowest, highest)
+            rows = self._find_between(lowest, highest)
         else:
             rows = np.flatnonzero((self._values >= lowest) & (self._values <= highest))
         for predicate in others:
@@ -91,7 +91,7 @@ class _Values:
         first = int(np.searchsorted(self._texts, value, "left"))
         return first, int(np.searchsorted(self._texts, value, "right")) - 1
 
-    def _between(self, lowest: int, highest: int) -> np.ndarray:
+    def _find_between(self, lowest: int, highest: int) -> np.ndarray:
         if self._sorted is None or self._order is None:
             self._order = np.argsort(self._values, kind="stable")
             self._sorted = np.asarray(self._values)[self._order]

@@ -146,12 +146,12 @@ def _directions(vectors: np.ndarray, nodes: list[np.ndarray]) -> np.ndarray:
     found = np.empty_like(means)
     for number, rows in enumerate(nodes):
         step = max(1, len(rows) // _LOOKED_AT)
-        direction = _between_means(vectors[rows[::step]], means[number])
+        direction = _subtract_means(vectors[rows[::step]], means[number])
         found[number] = -direction if direction @ (after[number] - before[number]) < 0 else direction
     return found
 
 
-def _between_means(vectors: np.ndarray, mean: np.ndarray) -> np.ndarray:
+def _subtract_means(vectors: np.ndarray, mean: np.ndarray) -> np.ndarray:
     """Return the difference of the means of two equal halves, as 2-means has them after a few rounds."""
     one = vectors[np.argmax(_squares(vectors - mean))]
     direction: np.ndarray = vectors[np.argmax(_squares(vectors - one))] - one

@@ -151,7 +151,7 @@ class _SpanSearch:
         if not len(task.rows):
             found = SpanNeighbors(np.zeros(len(task.queries), np.int64), np.empty(0, np.int64), np.empty(0))
         elif len(task.rows) * len(task.queries) <= FEW_PAIRS:
-            found = _by_distances(own, chosen)
+            found = _search_exactly(own, chosen)
         else:
             found = search_rows(own, chosen, range(len(chosen)), farthest, threads)
         counts = np.zeros(len(queries), np.int64)
@@ -179,7 +179,7 @@ class _ChosenRows(Rows):
         return self._where(int(self._numbers[row]))
 
 
-def _by_distances(problem: Problem, rows: _ChosenRows) -> SpanNeighbors:
+def _search_exactly(problem: Problem, rows: _ChosenRows) -> SpanNeighbors:
     """Compute all distances in float64."""
     query, row = (part.reshape(-1) for part in np.indices((len(problem.queries), len(rows))))
     with np.errstate(all="ignore"):

@@ -37,7 +37,7 @@ class TableState:
     """The rows of the table by their ids, which are given once, and the dataset's rows that are not in it.
 
     A dataset's row is in the table once at most. An insert or update takes one that has never been in it, or,
-    when there is none left, the one that left it first.
+    once all have been, the one that left it first.
     """
 
     def __init__(self, rows: int, loaded: int) -> None:

@@ -142,7 +142,7 @@ class Work:
             **what,
         )
         self.phases.append(phase)
-        self.report(PhaseDone(f"{self.name}: {in_words(phase)}"))
+        self.report(PhaseDone(f"{self.name}: {describe_phase(phase)}"))
         return phase
 
     def note(self, text: str) -> None:
@@ -175,7 +175,7 @@ class Work:
             **self.found,
         }
         job = replace(job, environment=folder_for(environment_of(attrs), self.request.environments))
-        attrs |= {ATTRIBUTE: job.series.as_json()}
+        attrs |= {ATTRIBUTE: job.series.dump_json()}
         phases = [replace(phase, facts=plain(phase.facts)) for phase in self.phases]
         sampled = monitored(self.monitor.cut())
         return Record(
@@ -197,7 +197,7 @@ class Work:
         )
 
 
-def in_words(phase: Phase) -> str:
+def describe_phase(phase: Phase) -> str:
     """Say on one line what a phase has measured."""
     parts = [f"{kind}s {_rate(rate)}" for kind, rate in phase.writes.items()]
     if phase.queries is not None:

@@ -12,7 +12,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.load.orders import poisson_arrivals
 from ann_benchmarks.load.spans import closed_loop
 from ann_benchmarks.load.workload import KINDS
-from ann_benchmarks.plugin import Changes, Writable, Writers, Writes, at_this_moment, client_facts
+from ann_benchmarks.plugin import Changes, Writable, Writers, Writes, client_facts, freeze_answers
 
 from .over_time import Span, Times, rate_of, run_together, times_of, writes_of
 from .queries import QueryClients, joined
@@ -134,7 +134,7 @@ def _write(
         with watch.running():
             moment.close()
             start = run_together([clients.clients, writers], tick)
-            behind = moment.enter_context(at_this_moment(table))
+            behind = moment.enter_context(freeze_answers(table))
         answers, written = clients.clients.answers(), writers.written()
         facts = watch.facts(sum(len(given.numbers) for given in [*answers, *written]))
         facts |= client_facts(clients.clients)

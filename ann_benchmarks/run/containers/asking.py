@@ -59,11 +59,11 @@ def _ask(
     """Return the answer, or a Failure, of a container like those of jobs, and what is known of its place."""
     image = find_image(client, name)
     if image is None:
-        return Failure(f"there is no image {name}", is_unavailable=True), {}
+        return Failure(f"the image {name} does not exist", is_unavailable=True), {}
     owner, engine = uuid.uuid4().hex, client.info()
     sandbox = Sandbox(
         replace(image, needs_gpus=False),  # nothing is computed, and a machine that builds may have none
-        ContainerAccount.for_image(image, client),
+        ContainerAccount.choose(image, client),
         owner,
         memory_of_each(request.memory, request.parallelism, engine.get("MemTotal")),
         cpus_of_each(request.cpuset, request.parallelism, engine.get("NCPU"))[0],

@@ -200,7 +200,7 @@ class Containers:
         folder, _, tag = definition.docker_tag.removeprefix("ann-benchmarks-").partition(":")
         how = f"python install.py --algorithm {folder}{':' * bool(tag)}{tag}"
         return Failure(
-            f"there is no image {definition.docker_tag}: build it with '{how}', or add --local",
+            f"the image {definition.docker_tag} does not exist: build it with '{how}', or add --local",
             is_unavailable=True,
         )
 
@@ -225,7 +225,7 @@ class Containers:
             images = len(self._argument_files)
             self._memory = memory_of_each(self._request.memory, images, self._engine_memory)
         for name in self._argument_files:
-            account = self._accounts[name] = ContainerAccount.for_image(self._images[name], self._client)
+            account = self._accounts[name] = ContainerAccount.choose(self._images[name], self._client)
             folder = storage_folder(self._storage, name, account)
             self._locks.append(locked_file(folder.with_name(f".{folder.name}.lock"), _OTHER_STORAGE))
         self._begin_guard()

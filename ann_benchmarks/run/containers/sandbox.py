@@ -34,7 +34,7 @@ class ContainerAccount:
     is_mapped: bool = False  # for this machine, it is another one
 
     @classmethod
-    def for_image(cls, image: Image | None, client: Any) -> "ContainerAccount":
+    def choose(cls, image: Image | None, client: Any) -> "ContainerAccount":
         """Root where the image needs it; else whoever we are, so that what is kept is ours; never root."""
         if image is not None and image.needs_root:
             return cls(0, 0)

@@ -56,7 +56,7 @@ MOST_WARNINGS = 30
 
 @dataclass(frozen=True)
 class CheckedBundle:
-    """What a check has found; without a manifest, where there is none that can be read."""
+    """What a check has found; without a manifest that cannot be read."""
 
     findings: Findings
     manifest: Manifest | None = None
@@ -85,7 +85,7 @@ def check_bundle(
                 continue
             check_point(point, point.file in claimed, findings, real)
             findings.refuse_each(point.file, "duplicate", copies.problems(point), LEAVE_OUT)
-            points.append(point.without_arrays())
+            points.append(point.drop_arrays())
     for rule, problems, advice in TOGETHER:
         for file, problem in problems(points):
             findings.refuse(file, rule, problem, advice)

@@ -71,7 +71,7 @@ def _claim_problems(claim: ClaimedPoint, point: CheckedPoint) -> Iterator[str]:
         "dataset": (claim.dataset, point.dataset),
         "count": (claim.count, point.count),
         # What tells servers apart is named in the report by their differences.
-        "series": (claim.series.partition(" (")[0], point.series.without("environment").label),
+        "series": (claim.series.partition(" (")[0], point.series.drop("environment").label),
         "clients": (claim.clients, point.series.clients or 1),
         "filter": (claim.filter, point.series.filter),
         "batch": (claim.batch, point.series.batch),
@@ -129,7 +129,7 @@ def check_report(
         except UserError as error:
             findings.refuse(file, "report", str(error), ADVICE)
         except DAMAGE as error:
-            findings.refuse(file, "report", f"is no report: {reason_of(error)}", ADVICE)
+            findings.refuse(file, "report", f"is not a report: {reason_of(error)}", ADVICE)
         if points and not seen and not findings.mentions(file):
             findings.refuse(file, "report", "shows no point of the bundle", ADVICE)
         for point in points:
@@ -154,7 +154,7 @@ def find_point(row: Mapping[str, Any], known: Mapping[Any, Sequence[CheckedPoint
 
 def _names(label: str, series: Series) -> bool:
     """Whether a curve's label, or the folder of one, is that of a series, whatever tells servers apart."""
-    plain = series.without("environment").label
+    plain = series.drop("environment").label
     return any(
         text == plain or text.startswith((f"{plain} (", f"{plain}{BESIDE}"))
         for text in (label, label.removesuffix(BATCH))

@@ -59,7 +59,7 @@ class Expected:
 
         A bundle does not say of which type its points are: there is a mapping for each that may be.
         """
-        configs = [self._with_groups(config) for config in known_configs()]
+        configs = [self._replace_groups(config) for config in known_configs()]
         dataset, series = point.facts, point.series
         for point_type in POINT_TYPES:
             found: dict[str, list[list[Any]]] = defaultdict(list)
@@ -71,7 +71,7 @@ class Expected:
             if found:
                 yield dict(found)
 
-    def _with_groups(self, config: Config) -> Config:
+    def _replace_groups(self, config: Config) -> Config:
         groups = self.groups or {}
 
         def replaced(entry: dict[str, Any]) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def expected_steps(folder: Path, manifest: Manifest) -> list[Expected]:
     name = manifest.experiment.removesuffix("-mini") if manifest.mini else manifest.experiment
     known = EXPERIMENTS / f"{name}.yml"
     if not known.is_file() or YamlFile(known, "an experiment").content != own:
-        raise UserError(f"it is no experiment '{name}' of this release")
+        raise UserError(f"it is not the experiment '{name}' of this release")
     steps = [_merged(step, manifest.mini) for step in own["steps"]]
     return [_step(step) for step in steps if not step.get("skip") and "workload" not in step.get("run", {})]
 
@@ -236,7 +236,7 @@ def missing_series(step: Expected, firsts: Sequence[CheckedPoint]) -> Iterator[t
             on = "-".join(filter(None, [shown(algorithm), servers]))
             by = "" if clients is None else f" by {clients} clients"
             under = f" under {filter_set}" if filter_set else ""
-            yield dataset, f"there is no series of {on}{by}{under}"
+            yield dataset, f"it lacks a series of {on}{by}{under}"
 
 
 def check_clients_alike(points: Sequence[CheckedPoint], findings: Findings, refuses: bool) -> None:
@@ -245,8 +245,8 @@ def check_clients_alike(points: Sequence[CheckedPoint], findings: Findings, refu
     for point in points:
         if point.is_open or point.series.clients is None:
             continue
-        plain = point.series.without("algorithm", "servers", "settings", "environment", "clients")
-        own = f"{point.series.without('clients').folder}/{point.name}.hdf5"
+        plain = point.series.drop("algorithm", "servers", "settings", "environment", "clients")
+        own = f"{point.series.drop('clients').folder}/{point.name}.hdf5"
         by_point = measured.setdefault((point.dataset, point.count, plain), {})
         by_point.setdefault(own, set()).add(point.series.clients)
     for (dataset, count, _), by_point in measured.items():

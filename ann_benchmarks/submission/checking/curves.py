@@ -80,7 +80,7 @@ def repeated(points: Sequence[CheckedPoint]) -> Problems:
     """
     indexes = defaultdict(list)
     for point in points:
-        index = (*point.curve[:2], point.series.as_json(), str(point.attrs.get("build_arguments")))
+        index = (*point.curve[:2], point.series.dump_json(), str(point.attrs.get("build_arguments")))
         indexes[index].append((point, (str(point.attrs.get("name")), point.target)))
     for described in indexes.values():
         known: dict[tuple[str, float | None], str] = {}

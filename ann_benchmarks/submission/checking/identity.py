@@ -12,7 +12,7 @@ from ann_benchmarks.definitions.servers import ROUTED
 from ann_benchmarks.fields.rows import FIELDS
 from ann_benchmarks.results.file import LONGEST_NAME, result_path
 
-from ..files import without_brackets
+from ..files import remove_brackets
 from .points import CheckedPoint
 
 RELEASES = {"pgvector": "vector_version", "vchord": "vchord_version", "pgvectorscale": "vectorscale_version"}
@@ -85,7 +85,7 @@ def contradictions(point: CheckedPoint) -> Iterator[str]:
 def series_problems(point: CheckedPoint) -> Iterator[str]:
     """Yield where the folder, the name or an attribute of a point contradicts its series."""
     series = point.series
-    if (folder := without_brackets(series.folder)) != point.folder:
+    if (folder := remove_brackets(series.folder)) != point.folder:
         yield f"its series is '{folder}', and it lies in '{point.folder}'"
     if (said := point.attrs.get("algo")) != series.label:
         yield f"says algo '{said}', and its series is '{series.label}'"

@@ -45,7 +45,7 @@ class StoredPoint(Result):
     """A result file with all that it stores raw.
 
     `contradictions` are attributes that it holds twice, with two values. `edges` (n + 1,) in s and `counts`
-    (n,) are the histogram of the latencies of all runs; empty where there is none.
+    (n,) are the histogram of the latencies of all runs; empty without one.
     """
 
     edges: np.ndarray = field(default_factory=lambda: np.empty(0))
@@ -160,13 +160,13 @@ class CheckedPoint:
         return [float(one) for one in values if isinstance(one, int | float)]
 
     def moment(self, name: str) -> float | None:
-        """Return an attribute that is a time of day in seconds since 1970, None where it is none."""
+        """Return an attribute that is a time of day in seconds since 1970, None for anything else."""
         try:
             return datetime.fromisoformat(str(self.attrs.get(name))).timestamp()
         except (ValueError, OverflowError):
             return None
 
-    def without_arrays(self) -> "CheckedPoint":
+    def drop_arrays(self) -> "CheckedPoint":
         """Return the same with the attributes alone, so that thousands fit into memory."""
         none = np.empty(0)
         stored = StoredPoint(self.stored.path, self.attrs, none, none, none)
@@ -270,7 +270,7 @@ def _opened_point(bundle: OpenedBundle, file: str) -> CheckedPoint | None:
 
 
 def _read_point(path: Path, queries: int, count: int) -> tuple[StoredPoint, Series]:
-    """Read a result with answers of this shape, (queries, neighbours); UserError if it is none."""
+    """Read a result with answers of this shape, (queries, neighbours); UserError for anything else."""
     with opened_file(path) as file:
         twice = contradictions(file)
     result = read_result(path)

@@ -52,7 +52,7 @@ def check_folder(folder: Path, manifest: Manifest, findings: Findings) -> list[s
     there_and_named = sorted(named & there.keys())
     for path in there_and_named:
         if PurePosixPath(path).parts[0] not in KNOWN_FOLDERS and path not in KNOWN_FILES:
-            findings.refuse(path, "files", "is no part of a bundle", "take it out")
+            findings.refuse(path, "files", "does not belong to a bundle", "take it out")
         promised = manifest.files[path]
         if there[path] != promised.bytes:
             what = f"has {there[path]:,} bytes, and {promised.bytes:,} in the manifest"
@@ -95,7 +95,7 @@ def walk(folder: Path, findings: Findings) -> Iterator[tuple[str, int]]:
                 else:
                     waiting.append(Path(entry.path))
             elif not stat.S_ISREG(status.st_mode):
-                findings.refuse(shown, "paths", "is no ordinary file", "take it out")
+                findings.refuse(shown, "paths", "is not a regular file", "take it out")
             else:
                 yield path, status.st_size
 
@@ -107,7 +107,7 @@ def read_json(path: Path) -> Any:
     except RecursionError:
         raise UserError("is nested too deeply") from None
     except ValueError as error:
-        raise UserError(f"is no JSON: {reason_of(error)}") from None
+        raise UserError(f"is not JSON: {reason_of(error)}") from None
 
 
 def read_text(path: Path) -> str:
@@ -134,7 +134,7 @@ def opened_file(path: Path) -> Iterator[h5py.File]:
 
 
 def array_of(file: h5py.File, name: str, kinds: str, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """Read an array of numbers of these kinds; UserError where there is none, or it has another shape."""
+    """Read an array of numbers of these kinds; UserError if it is missing or has another shape."""
     array = file.get(name)
     if not isinstance(array, h5py.Dataset) or not is_of_numbers(array.dtype, kinds):
         raise UserError(f"has no numbers '{name}'")
@@ -158,7 +158,8 @@ def _check_members(file: h5py.File) -> None:
             if isinstance(member, h5py.Group):
                 waiting.append(member)
             elif not isinstance(member, h5py.Dataset) or (problem := _array_problem(file, member)):
-                raise UserError(f"'{name}' {problem if isinstance(member, h5py.Dataset) else 'is no array'}")
+                what = problem if isinstance(member, h5py.Dataset) else "is not an array"
+                raise UserError(f"'{name}' {what}")
             else:
                 _check_attributes(member)
 

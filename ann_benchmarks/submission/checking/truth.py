@@ -52,7 +52,7 @@ def places(rows: np.ndarray, neighbors: np.ndarray) -> np.ndarray:
 
 
 def repeats(rows: np.ndarray) -> np.ndarray:
-    """Return which lines of (queries, k) have a row twice, (queries,); -1 is none."""
+    """Return which lines of (queries, k) have a row twice, (queries,); -1 is not a row."""
     ordered = np.sort(rows, axis=1)
     equal: np.ndarray = ((np.diff(ordered, axis=1) == 0) & (ordered[:, 1:] >= 0)).any(axis=1)
     return equal
@@ -126,7 +126,7 @@ def _truth_problems(
     if repeats(rows).any():
         yield "names a row twice for one query"
     if np.isnan(distances).any() or not (np.isposinf(distances) == none).all():
-        yield "has distances that are no numbers, or rows without a distance"
+        yield "has distances that are not numbers, or rows without a distance"
     if matches is None and none.any():
         yield "lacks neighbours of some queries"
     with np.errstate(invalid="ignore"):
