@@ -148,7 +148,7 @@ def test_arrays_that_the_file_itself_does_not_hold_are_not_read(good, kind, reas
 
 def test_neighbours_are_rows_or_none(good):
     replaced("neighbors", lambda file: np.full((20, 10), -2))(good)
-    with pytest.raises(UserError, match="a neighbour is below -1"):
+    with pytest.raises(UserError, match="neighbours must be at least -1"):
         read_result(good)
 
 

@@ -299,7 +299,7 @@ def test_the_first_and_the_last_of_several_races_have_more_of_a_budget() -> None
     ("arguments", "reason"),
     [
         (["--rounds", "0"], "whole number of at least 1"),
-        (["--until", "5"], "give a percentage"),
+        (["--until", "5"], "must be a percentage"),
         (["--budget", "20"], "give such as 90s"),
         (["--rounds", "3", "--build-only"], "--build-only"),
         (["--until", "5%", "--clients", "1", "--rate", "10"], "--rate fixes"),
@@ -382,7 +382,7 @@ def test_no_share(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["5", "", "0s", "x", "1e9h", "5 parsecs"])
 def test_no_time(text: str) -> None:
-    with pytest.raises(UserError, match="no time"):
+    with pytest.raises(UserError, match="must be a time"):
         read_time(text)
 
 

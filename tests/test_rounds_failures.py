@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs import job, plan
+from ann_benchmarks.jobs import plan
 from ann_benchmarks.jobs.job import Job, Procedure
 from ann_benchmarks.jobs.rounds import Rounds
 from ann_benchmarks.measure.rounds import is_of_others
@@ -84,8 +84,8 @@ def test_what_was_measured_in_turn_on_one_tier_stays_when_another_is_measured(mo
     definition = Definition("a", "C", "m", "t", [], [], False)
     procedures = [Procedure(conditions=tier, rounds=Rounds(4)) for tier in ("done", "cut", "cut")]
     jobs = [Job(definition, [[]], "d", 10, procedure) for procedure in procedures]
-    monkeypatch.setattr(job, "_race_of", lambda one, *_: "mark" * (one.procedure.conditions == "done"))
-    assert job._are_anew([(one, {}, {}) for one in jobs]) == [False, True, True]
+    monkeypatch.setattr(plan, "_race_of", lambda one, *_: "mark" * (one.procedure.conditions == "done"))
+    assert plan._are_anew([(one, {}, {}) for one in jobs]) == [False, True, True]
 
 
 def test_a_race_that_is_cut_takes_the_place_of_nothing_and_is_not_finished(workspace, monkeypatch) -> None:

@@ -55,7 +55,7 @@ def site(tmp_path_factory):
     begin_bundle(hostile, "d--uniform-1")
     attrs = {"cpu": NASTY, "disk": "\u202egpj.exe\u202c שלום", "name": f"javascript:alert(1) {NASTY}"}
     put_result(hostile, "d", Series("<img src=x onerror=alert(1)>"), "a", 0.97, 9.0, **attrs)
-    put_result(hostile, "d", Series("x", filter="uniform-1"), "a", 0.97, 8.0, selectivity=0.01, **attrs)
+    put_result(hostile, "d", Series("x", filter="uniform:1"), "a", 0.97, 8.0, selectivity=0.01, **attrs)
     (hostile / "report").mkdir()
     (hostile / "report" / "a.png").write_bytes(base64.b64decode(PNG))
     finish_bundle(hostile, NASTY, texts={"report/report.html": HOSTILE_REPORT}, contact="javascript:alert(1)")
