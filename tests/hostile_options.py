@@ -83,7 +83,7 @@ COMMANDS = {
     }),
     "algorithms.clustering.__main__": (["--dataset", "tiny", "--lists", "2", "-o", "c.npy", "--force"], {
         "--dataset": T, "--lists": LISTS, "--device": T, "-o": T, "--sampling-factor": N, "--iterations": N,
-        "--algorithm": T, "--threads": N, "--memory": S, "--device-memory": S, "--seed": N, "--spherical": F,
+        "--algorithm": T, "--threads": N, "--memory": S, "--seed": N, "--spherical": F,
     }),
 }  # fmt: skip
 

@@ -39,34 +39,30 @@ def main(arguments: list[str] | None = None) -> int:
         if metric not in METRICS:
             raise UserError(f"{name} has the metric {metric}: k-means needs {', '.join(METRICS)}")
         print(f"dataset {name}: {dataset.rows:,} x {dimension}, {metric}", flush=True)
-        state = output.with_name(f".{output.name}.state")
         if given["spherical"] is None:
             given["spherical"] = metric in ("angular", "ip")
         try:
             settings = Settings(unit_rows=metric == "angular", **given)
-            origin = {"dataset": name} | asdict(settings)
-            rows = dataset.train_rows()
-            found = cluster(rows, settings, state, finish=lambda found: write(output, found, origin))
+            found = cluster(dataset.train_rows(), settings)
         except ClusteringError as error:
             raise UserError(str(error)) from None
-    smallest, largest, passes = int(found.sizes.min()), int(found.sizes.max()), len(found.history)
+    write(output, found, {"dataset": name} | asdict(settings))
+    parts = ", ".join(f"{part} {seconds:.1f} s" for part, seconds in found.parts.items())
+    passes = len(found.history)
     print(
-        f"{found.sample_rows:,} rows clustered by {found.device} in {found.seconds:.1f} s,"
+        f"{found.sample_rows:,} rows clustered by {found.device} in {found.seconds:.1f} s ({parts}),"
         f" {passes} pass{'es' * (passes != 1)}: inertia {found.inertia:.6g},"
-        f" {smallest:,} to {largest:,} sampled rows a list"
+        f" {found.sizes.min():,} to {found.sizes.max():,} sampled rows a list"
     )
-    lists = f", lists: [{found.lists}]" if len(found.lists) > 1 else ""
+    lists = f", lists: [{settings.lists}]" if len(settings.lists) > 1 else ""
     print(f"{output} is ready: use arg_groups: [{{centroids: {output}{lists}}}]")
     return 0
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Describe the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m algorithms.clustering",
-        description="compute centroids for an index; an interrupted run resumes where it stopped",
-        formatter_class=HelpWithDefaults,
-    )
+    command, task = "python -m algorithms.clustering", "compute centroids for an index"
+    parser = argparse.ArgumentParser(command, description=task, formatter_class=HelpWithDefaults)
     add = parser.add_argument
     add("--dataset", metavar="NAME", required=True, help="the vectors to cluster")
     add("--lists", metavar="[COARSE,]LISTS", type=_lists, required=True, help="such as 2000, or 550,320000")
@@ -75,19 +71,10 @@ def make_parser() -> argparse.ArgumentParser:
     add("--sampling-factor", metavar="N", type=positive_int, default=256, help="sampled rows for each list")
     add("--iterations", metavar="N", type=positive_int, default=10, help="the most passes over the sample")
     add("--algorithm", choices=ALGORITHMS, default="lloyd", help="hierarchical: faster, less exact")
-    add(
-        "--spherical",
-        action=argparse.BooleanOptionalAction,
-        help="centroids of length 1 (default: for angular and ip)",
-    )
+    spherical = "centroids of length 1 (default: for angular and ip)"
+    add("--spherical", action=argparse.BooleanOptionalAction, help=spherical)
     add("--threads", metavar="N", type=positive_int, help="of the CPU (default: one for each core)")
-    add(
-        "--memory",
-        metavar="SIZE",
-        type=size,
-        help="for the sample; a larger one is kept on disk (default: half of what is free)",
-    )
-    add("--device-memory", metavar="SIZE", type=size, help="of the GPU (default: what is free)")
+    add("--memory", metavar="SIZE", type=size, help="for the sample (default: half of what is free)")
     add("--seed", metavar="N", type=seed, default=0, help="of the sample and the start")
     add("--force", action="store_true", help="replace the file")
     return parser
@@ -95,12 +82,8 @@ def make_parser() -> argparse.ArgumentParser:
 
 def write(path: Path, found: Clustering, origin: dict[str, Any]) -> None:
     """Write the centroids, and next to them, in FILE.json, how they were made and in what time."""
-    about = origin | {
-        "device": found.device,
-        "seconds": found.seconds,
-        "sample_rows": found.sample_rows,
-        "inertia": found.inertia,
-    }
+    facts = ("device", "seconds", "sample_rows", "inertia")
+    about = origin | {name: getattr(found, name) for name in facts}
     with disk_errors(path):
         with atomic_path(path) as temporary, temporary.open("wb") as file:
             np.save(file, found.centroids)

@@ -26,13 +26,11 @@ class Cells:
         """Take the centroids."""
         self.centroids, self.spherical = np.ascontiguousarray(centroids, np.float32), spherical
         exact = self.centroids.astype(np.float64)
-        halves, self._around = np.zeros(len(exact)), self.centroids
-        if not spherical:
-            # Around their mean: far from the origin, float32 would round away what distances differ by.
-            self._origin = exact.mean(axis=0).astype(np.float32)
-            exact -= self._origin
-            halves, self._around = np.einsum("ij,ij->i", exact, exact) / 2, exact.astype(np.float32)
-        self._halves = halves.astype(np.float32)
+        # Around their mean: far from the origin, float32 would round away what distances differ by.
+        self._origin = (exact.mean(axis=0) * (not spherical)).astype(np.float32)
+        exact -= self._origin
+        self._around = exact.astype(np.float32)
+        self._halves = (np.einsum("ij,ij->i", exact, exact) / 2 * (not spherical)).astype(np.float32)
 
     def __len__(self) -> int:
         return len(self.centroids)
@@ -42,7 +40,7 @@ class Cells:
 
         It is (n, count): minus the inner product, or half of what the squared distances differ by.
         """
-        found: np.ndarray = self._halves - self._shifted(vectors) @ self._around.T
+        found: np.ndarray = self._halves - (vectors - self._origin) @ self._around.T
         return found
 
     def nearest(self, vector: np.ndarray, count: int) -> list[int]:
@@ -52,24 +50,20 @@ class Cells:
         """
         if count >= len(self):
             return list(range(len(self)))
-        distances = self._halves - np.einsum("ij,j->i", self._around, self._shifted(vector))
+        distances = self._halves - np.einsum("ij,j->i", self._around, vector - self._origin)
         nearest: list[int] = np.argpartition(distances, count - 1)[:count].tolist()
         return nearest
 
-    def _shifted(self, vectors: np.ndarray) -> np.ndarray:
-        return vectors if self.spherical else vectors - self._origin
 
-
-def find_cells(rows: Any, count: int, metric: str, seed: int = 0) -> Cells:
+def find_cells(rows: Any, count: int, metric: str) -> Cells:
     """Find this number of cells of rows, (n, dimension), by k-means of a sample; raises ClusteringError.
 
     With ip, as with angular, the direction of a row decides: the length of a query changes no neighbour.
     """
     if metric not in METRICS:
         raise ClusteringError(f"the metric of cells must be one of {', '.join(METRICS)}, and not {metric}")
-    of_each = max(SAMPLE_OF_A_CELL, math.ceil(LEAST_SAMPLE / count))
-    spherical = metric != "euclidean"
-    settings = Settings([count], spherical, metric == "angular", sampling_factor=of_each, seed=seed)
+    factor, spherical = max(SAMPLE_OF_A_CELL, math.ceil(LEAST_SAMPLE / count)), metric != "euclidean"
+    settings = Settings([count], spherical, metric == "angular", sampling_factor=factor)
     return Cells(cluster(rows, settings).centroids, spherical)
 
 

@@ -3,141 +3,143 @@
 Each pass moves every centroid to the mean of its list.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from .devices import Advance, HeldRows, NearestTable
+from .devices import Array, Device
 
-# Passes end when one reduces the inertia by less than this share.
-ENOUGH = 1e-3
-_ROUNDS_OF_FILLING = 12
-_ROWS_A_SEED = 16  # among which a seed is looked for, at first
-_LEAST_ROWS = 4096
-_BLOCK = 8192
+ENOUGH = 1e-3  # passes end when one reduces the inertia by less than this share
+ROUNDS_OF_FILLING = 12
+ROWS_A_SEED, LEAST_ROWS = 16, 4096  # among which seeds are looked for, at first
+BLOCK_VALUES = 2**24  # of rows whose distances are computed at a time
 # What float32 products can distinguish: a squared distance, relative to the vector's squared length.
-_LEAST_GAP = 1e-6
+LEAST_GAP = 1e-6
+LEAST_SQUARE = 1e-37  # of a vector that has a direction
 
 
 class Lists(NamedTuple):
-    """Centroids, (k, dimension) float32, the rows of each list, (k,) int64, and the mean squared distance."""
+    """Centroids, (k, dimension) float32, the rows of each list, (k,), and the rows' mean squared distance."""
 
-    centroids: np.ndarray
-    counts: np.ndarray
+    centroids: Array
+    counts: Array
     inertia: float
+
+    @property
+    def are_full(self) -> bool:
+        """Whether every list has rows."""
+        return bool(self.counts.all())
 
 
 @dataclass(frozen=True)
 class KMeans:
-    """How lists are improved; the random numbers of a pass follow from `seed` and the pass's number."""
+    """Rows, (n, dimension) float32 on a device, and the sum of their squared lengths in float64."""
 
+    device: Device
+    rows: Array
+    squares: Array
     spherical: bool
-    seed: tuple[int, ...]
+    rng: np.random.Generator
 
-    def improve(
-        self, held: HeldRows, centroids: np.ndarray, number: int, advance: Advance = lambda rows: None
-    ) -> Lists:
-        """Make one pass; a list without rows moves to a row far from its centroid, and has a count of 0."""
-        found = held.run(centroids, self.spherical, advance=advance)
-        means = found.means(centroids, self.spherical)
-        inertia = found.inertia(means)
-        return Lists(self._seeded(held, means, found.counts, number), found.counts, inertia)
+    def draw(self, count: int) -> Array:
+        """Return the numbers of this many rows."""
+        return self.device.put(np.sort(self.rng.choice(len(self.rows), count, replace=False)))
 
-    def measure(self, held: HeldRows, centroids: np.ndarray) -> Lists:
-        """Make a pass that leaves the centroids where they are."""
-        found = held.run(centroids, self.spherical)
-        return Lists(centroids, found.counts, found.inertia(centroids))
+    def part(self, numbers: Array) -> "KMeans":
+        """Return the k-means of the rows of these numbers."""
+        rows = self.rows[numbers]
+        squares = self.device.squares(rows).sum(dtype=self.device.xp.float64)
+        return replace(self, rows=rows, squares=squares)
 
-    def fill(self, held: HeldRows, lists: Lists, number: int = 0) -> Lists:
-        """Give rows to the lists that have none, until all have or no more rows can be distinguished."""
-        for turn in range(_ROUNDS_OF_FILLING):
-            if lists.counts.all():
+    def train(self, k: int, most: int) -> Lists:
+        """Start from random rows, and make passes; if rows are too alike, some lists remain empty."""
+        start = self.rows[self.draw(k)]
+        lists = Lists(normalized(start) if self.spherical else start, np.ones(k), np.inf)
+        for after in self.passes(lists, most):
+            lists = after
+        return self.fill(lists)
+
+    def passes(self, lists: Lists, most: int) -> Iterator[Lists]:
+        """Yield the lists after each pass, until one gains little and leaves no list empty."""
+        for _ in range(most):
+            before, lists = lists.inertia, self.improve(lists)
+            yield lists
+            if lists.inertia >= (1 - ENOUGH) * before and lists.are_full:
                 break
-            lists = self.measure(held, self._seeded(held, *lists[:2], number + turn))
+
+    def improve(self, lists: Lists, moves: bool = True) -> Lists:
+        """Make a pass: empty lists get a seed, rows the nearest list, and, if it `moves`, a list its mean."""
+        xp, centroids = self.device.xp, self._seeded(lists)
+        sums, counts = self.device.sums(self.rows, self.labels(centroids), len(centroids))
+        if moves:
+            scale = ((sums * sums).sum(1) ** 0.5 if self.spherical else counts)[:, None]
+            # Without rows, or where they cancel out, there is no mean.
+            means = xp.where(scale > 0, sums / xp.where(scale > 0, scale, 1), centroids)
+            centroids = xp.asarray(means, dtype=xp.float32)
+        # The sum of |x - c|² over a list is that of |x|², less 2 c·s for the sum s of its rows, plus |c|²
+        # for each row.
+        exact = xp.asarray(centroids, dtype=xp.float64)
+        differences = self.squares + (counts * (exact**2).sum(1) - 2 * (sums * exact).sum(1)).sum()
+        return Lists(centroids, counts, max(0.0, float(differences) / len(self.rows)))
+
+    def labels(self, centroids: Array) -> Array:
+        """Return the number of each row's nearest centroid c: that with the largest x·c - |c|²/2."""
+        device, xp = self.device, self.device.xp
+        exact = xp.asarray(centroids, dtype=xp.float64)
+        halves = xp.asarray((exact**2).sum(1) / 2 * (not self.spherical), dtype=xp.float32)
+        size = max(1, device.tile // len(centroids))
+        tiles = (self.rows[start : start + size] for start in range(0, len(self.rows), size))
+        found = device.each(lambda tile: device.scores(tile, centroids, halves).argmax(1), tiles)
+        return xp.concatenate([*found])
+
+    def fill(self, lists: Lists) -> Lists:
+        """Measure lists, and give rows to those that have none, until all have or rows are too alike."""
+        with self.device.exactly():
+            for _ in range(ROUNDS_OF_FILLING):
+                if lists.are_full and lists.inertia < np.inf:
+                    break
+                lists = self.improve(lists, moves=False)
         return lists
 
-    def train(self, held: HeldRows, k: int, passes: int) -> Lists:
-        """Start from random rows, and make at most `passes` passes; rows too alike give fewer lists."""
-        rng = np.random.default_rng([*self.seed, 0])
-        centroids = held.rows[np.sort(rng.choice(len(held.rows), k, replace=False))]
-        if self.spherical:
-            centroids = normalized(centroids)
-        lists = Lists(centroids, np.zeros(k, np.int64), np.inf)
-        history: list[float] = []
-        while len(history) < passes and not (is_finished(history) and lists.counts.all()):
-            lists = self.improve(held, lists.centroids, len(history) + 1)
-            history.append(lists.inertia)
-        if not history:
-            lists = self.measure(held, centroids)
-        centroids, counts, inertia = self.fill(held, lists, passes + 1)
-        return Lists(centroids[counts > 0], counts[counts > 0], inertia)
+    def _seeded(self, lists: Lists) -> Array:
+        """Return the centroids, with seeds in place of those whose lists are empty.
 
-    def _seeded(self, held: HeldRows, centroids: np.ndarray, counts: np.ndarray, number: int) -> np.ndarray:
-        empty = np.flatnonzero(counts == 0)
-        if len(empty):
-            rng = np.random.default_rng([*self.seed, number])
-            new = seeds(held.rows, centroids[counts > 0], len(empty), self.spherical, rng)
-            centroids = centroids.copy()
-            centroids[empty[: len(new)]] = new
+        A row becomes one with a probability in proportion to its squared distance from the nearest centroid,
+        as by k-means++ (Arthur and Vassilvitskii, 2007): first some of the rows are looked at, then all if
+        too few are found. Equal rows that are drawn together count once; none only where no row is left.
+        """
+        if lists.are_full:
+            return lists.centroids
+        device, total, size = self.device, len(self.rows), max(1, BLOCK_VALUES // self.rows.shape[1])
+        empty = np.flatnonzero(device.get(lists.counts) == 0)
+        full = lists.centroids[lists.counts > 0]
+        for among in (max(LEAST_ROWS, ROWS_A_SEED * len(empty)), total):
+            numbers = self.draw(min(among, total))
+            blocks = (numbers[start : start + size] for start in range(0, len(numbers), size))
+            gaps = np.concatenate([device.get(self.part(block).gaps(full)) for block in blocks])
+            far = np.flatnonzero(gaps)
+            # The least of exponentially distributed numbers with these rates: a draw without replacement.
+            keys = self.rng.standard_exponential(len(far)) / gaps[far]
+            drawn = np.sort(far[np.argsort(keys, kind="stable")[: len(empty)]])
+            seeds = device.get(self.rows[numbers[device.put(drawn)]])
+            seeds = np.unique(normalized(seeds).round(5) if self.spherical else seeds, axis=0)
+            if len(seeds) == len(empty):
+                break
+        centroids = lists.centroids + 0  # a copy
+        seeds = normalized(seeds) if self.spherical else seeds
+        centroids[device.put(empty[: len(seeds)])] = device.put(seeds)
         return centroids
 
-
-def shares(k: int, counts: np.ndarray) -> np.ndarray:
-    """Share k lists among groups of these sizes.
-
-    Each group gets one, and the rest go in proportion to the sizes; no group gets more lists than rows.
-    """
-    exact = (k - np.count_nonzero(counts)) * counts / counts.sum()
-    lists = np.minimum((counts > 0) + np.floor(exact).astype(np.int64), counts)
-    while missing := k - int(lists.sum()):
-        next_ones = np.argsort(np.where(lists < counts, lists - exact, np.inf), kind="stable")
-        lists[next_ones[: min(missing, np.count_nonzero(lists < counts))]] += 1
-    return lists
+    def gaps(self, centroids: Array) -> Array:
+        """Squared distances of rows from their nearest centroids, 0 where they cannot be distinguished."""
+        xp, nearest = self.device.xp, centroids[self.labels(centroids)]
+        rows = normalized(self.rows) if self.spherical else self.rows
+        found = ((rows - nearest) ** 2).sum(1)
+        return xp.where(found > LEAST_GAP * xp.maximum((rows**2).sum(1), (nearest**2).sum(1)), found, 0)
 
 
-def is_finished(history: list[float]) -> bool:
-    """Whether the last pass has changed so little that another is not worth its time."""
-    return len(history) > 1 and history[-2] - history[-1] <= ENOUGH * history[-2]
-
-
-def seeds(
-    rows: np.ndarray, centroids: np.ndarray, count: int, spherical: bool, rng: np.random.Generator
-) -> np.ndarray:
-    """Return up to `count` different rows that are at no centroid, (n, dimension) float32.
-
-    A row is drawn with a probability in proportion to its squared distance from the nearest centroid, as by
-    k-means++ (Arthur and Vassilvitskii, 2007): first from some of the rows, then from all if too few are
-    found. Equal rows that are drawn together count once; none only where no row is left.
-    """
-    table = NearestTable(centroids, spherical)
-    for among in (max(_LEAST_ROWS, _ROWS_A_SEED * count), len(rows)):
-        numbers = np.sort(rng.choice(len(rows), min(among, len(rows)), replace=False))
-        gaps = np.empty(len(numbers), np.float32)
-        for start in range(0, len(numbers), _BLOCK):
-            block = rows[numbers[start : start + _BLOCK]]
-            gaps[start : start + _BLOCK] = _gaps(block, centroids[table.nearest(block)], spherical)
-        far = np.flatnonzero(gaps)
-        # The least of exponentially distributed numbers with these rates: a draw without replacement.
-        keys = rng.standard_exponential(len(far)) / gaps[far]
-        chosen = rows[numbers[np.sort(far[np.argsort(keys, kind="stable")[:count]])]]
-        if spherical:
-            chosen = normalized(chosen)
-        _, first = np.unique(chosen.round(5) if spherical else chosen, axis=0, return_index=True)
-        if len(first) == count:
-            break
-    return chosen[np.sort(first)]
-
-
-def _gaps(rows: np.ndarray, nearest: np.ndarray, spherical: bool) -> np.ndarray:
-    """Squared distance of each row from its nearest centroid, 0 where they cannot be distinguished."""
-    rows = normalized(rows) if spherical else rows
-    gaps = ((rows - nearest) ** 2).sum(axis=1)
-    least = _LEAST_GAP * np.maximum((rows**2).sum(axis=1), (nearest**2).sum(axis=1))
-    return np.where(gaps > least, gaps, 0)
-
-
-def normalized(vectors: np.ndarray) -> np.ndarray:
+def normalized(vectors: Array) -> Array:
     """Return vectors of length 1; those of length 0 stay as they are."""
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.where(norms > 0, norms, 1), vectors.dtype)
+    return vectors / ((vectors**2).sum(1).clip(min=LEAST_SQUARE) ** 0.5)[:, None]

@@ -12,14 +12,8 @@ import psutil
 DEVICES = ("cpu", "gpu")
 ALGORITHMS = ("lloyd", "hierarchical")
 METRICS = ("euclidean", "angular", "ip")  # near vectors lie in near cells
-_LEAST = {
-    "sampling_factor": 1, "iterations": 0, "threads": 1, "memory": 1, "device_memory": 1, "seed": 0
-}  # fmt: skip
-# Where Linux shows a control group's memory limit: version 2, then version 1.
-_MEMORY_LIMITS = (
-    Path("/sys/fs/cgroup/memory.max"),
-    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-)
+FORM = 4  # changes when the same rows and settings give another result
+_LEAST = {"sampling_factor": 1, "iterations": 0, "threads": 1, "memory": 1, "seed": 0}
 
 
 class ClusteringError(RuntimeError):
@@ -33,8 +27,8 @@ class Settings:
     `lists`: the number of lists, [LISTS] or [COARSE, LISTS]. `algorithm` applies to one level; with two,
     k-means makes the lists inside each coarse one. `spherical`: centroids are normalised, and a row belongs
     to the centroid with the largest inner product. `unit_rows`: rows are normalised first, as for angular.
-    `sampling_factor`: sampled rows for each list. `iterations`: the most passes over the sample. `memory` and
-    `device_memory` are in bytes. None stands for half of the available memory, and for what the GPU has free.
+    `sampling_factor`: sampled rows for each list. `iterations`: the most passes over the sample. `memory`:
+    bytes that the sample may take on the device; None: half of what is available, 60% of a GPU's.
     """
 
     lists: list[int]
@@ -46,7 +40,6 @@ class Settings:
     device: str = "cpu"
     threads: int | None = None
     memory: int | None = None
-    device_memory: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -58,18 +51,12 @@ class Settings:
             )
         for name, smallest in _LEAST.items():
             value: Any = getattr(self, name)
-            is_left_out = value is None and name in ("threads", "memory", "device_memory")
+            is_left_out = value is None and name in ("threads", "memory")
             if not is_left_out and (type(value) is not int or value < smallest):
                 raise ClusteringError(f"{name} is {value!r}: give a whole number from {smallest} on")
         for name, known in (("algorithm", ALGORITHMS), ("device", DEVICES)):
             if getattr(self, name) not in known:
                 raise ClusteringError(f"{name} is '{getattr(self, name)}': use one of {', '.join(known)}")
-
-    def memory_bytes(self) -> int:
-        """Return the bytes that the sample may take in memory, where it is held twice for a moment."""
-        if self.memory is not None:
-            return self.memory
-        return min(psutil.virtual_memory().available, memory_bytes()) // 2
 
 
 @dataclass(frozen=True)
@@ -78,26 +65,26 @@ class Clustering:
 
     `centroids`: (sum(lists), dimension) float32, the coarse ones first. `sizes`: (lists[-1],) int64, the
     number of sampled rows in each list. `inertia`: the mean squared distance of a sampled row to the centroid
-    of its list; `history`: the same after each pass. `seconds` includes those of interrupted runs. `device`:
-    what computed, e.g. "torch cuda:0 NVIDIA H100".
+    of its list; `history`: the same after each pass. `parts`: the seconds of each part. `device`: what
+    computed, e.g. "torch cuda:0 NVIDIA H100".
     """
 
     centroids: np.ndarray
-    lists: list[int]
     sizes: np.ndarray
     inertia: float
     history: list[float]
     sample_rows: int
     seconds: float
+    parts: dict[str, float]
     device: str
 
 
 def memory_bytes() -> int:
     """Memory that processes here may use: the machine's, or less where a container limits it."""
     limits = [psutil.virtual_memory().total]
-    for file in _MEMORY_LIMITS:
+    for file in ("memory.max", "memory/memory.limit_in_bytes"):  # of version 2 and 1 of control groups
         with suppress(OSError, ValueError):  # absent, or "max"
-            limits.append(int(file.read_text()))
+            limits.append(int(Path("/sys/fs/cgroup", file).read_text()))
     return min(limits)
 
 

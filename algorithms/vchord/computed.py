@@ -5,8 +5,7 @@ from typing import Any
 
 from ..clustering.clustering import cluster
 from ..clustering.devices import open_device
-from ..clustering.sample import FORM
-from ..clustering.settings import Clustering, ClusteringError, Settings
+from ..clustering.settings import FORM, Clustering, ClusteringError, Settings
 from ..postgres.arguments import whole_number
 from ..postgres.errors import PostgresError
 from ..postgres.servers import Server, machine
@@ -80,7 +79,7 @@ class ComputedCentroids(CentroidSource):
             found = cluster(rows, self._settings)
         except ClusteringError as error:
             raise self._refusal(error) from None
-        coarse = found.lists[0] if len(found.lists) > 1 else 0
+        coarse = self.lists[0] if len(self.lists) > 1 else 0
         CentroidTree(found.centroids, coarse).write(connection, table)
         return _facts(found)
 
