@@ -80,12 +80,11 @@ class ClusteringOnGpu:
 
     def check_rows(self, rows: int) -> None:
         """Raise PostgresError if a table of this many rows has fewer than are sampled."""
-        if self._samples > rows:
+        if (samples := self._samples) > rows:
             lists = self._lists[-1]
             raise PostgresError(
-                f"pgpu samples {self._samples // lists:,} rows for each of {lists:,} lists,"
-                f" {self._samples:,} rows, but there are {rows:,}: give fewer lists, or a smaller"
-                " sampling_factor"
+                f"pgpu samples {samples // lists:,} rows for each of {lists:,} lists, {samples:,} rows, but "
+                f"there are {rows:,}: give fewer lists, or a smaller sampling_factor"
             )
 
     def look_at_sample(self, rows: Any) -> dict[str, Any]:
@@ -94,12 +93,9 @@ class ClusteringOnGpu:
             return {"clustering_sample": "random rows"}
         shift = first_rows_shift(rows, self._samples)
         if shift > UNLIKE:
-            print(
-                f"warning: the first {self._samples:,} rows, which pgpu samples, are unlike the others"
-                f" (their mean is {shift**0.5:,.1f} times as far away as chance has it): shuffle the"
-                " dataset, or expect a lower recall",
-                flush=True,
-            )
+            away = f"their mean is {shift**0.5:,.1f} times as far away as chance has it"
+            first = f"warning: the first {self._samples:,} rows, which pgpu samples, are unlike the others"
+            print(f"{first} ({away}): shuffle the dataset, or expect a lower recall", flush=True)
         return {"clustering_sample": "first rows", "clustering_sample_shift": shift}
 
     def centroids(self, into: str, table: str) -> dict[str, Any]:
@@ -202,11 +198,11 @@ class ClusteringOnGpu:
 def first_rows_shift(rows: Any, count: int) -> float:
     """Return how far the mean of the first rows is from that of all, squared; 1 is what chance has it."""
     size = min(COMPARED_ROWS, count)
-    drawn = np.random.default_rng(0).choice(len(rows), size, replace=False)
+    drawn = np.random.default_rng(0).choice(rows.shape[0], size, replace=False)
     numbers = (np.linspace(0, count - 1, size).astype(int), np.sort(drawn))
     first, every = (np.concatenate([rows[n : n + 1] for n in some.tolist()], dtype=float) for some in numbers)
     distance = ((first.mean(axis=0) - every.mean(axis=0)) ** 2).sum()
-    expected = (1 / size + 1 / size) * every.var(axis=0).sum()
+    expected = 2 / size * every.var(axis=0).sum()
     return float(distance / expected) if expected > 0 else float(distance > 0)
 
 

@@ -222,7 +222,7 @@ def construct(definition: Definition) -> Plugin:
         inspect.signature(constructor).bind(*definition.arguments)
     except TypeError as error:
         raise UserError(
-            f"the config.yml of '{definition.algorithm}' gives {len(definition.arguments)} arguments to"
-            f" {definition.constructor}: {error}; write the options of one index as one mapping"
+            f"the config.yml of '{definition.algorithm}' does not fit {definition.constructor}: {error};"
+            " write an index's options as one mapping"
         ) from None
     return Plugin(constructor(*definition.arguments))

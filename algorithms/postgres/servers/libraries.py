@@ -1,7 +1,4 @@
-"""The libraries that an extension loads: in Python's wheels (cuVS, CUDA), CUDA's toolkit or LD_LIBRARY_PATH.
-
-A file in the installation has their folders, which its programs find in LD_LIBRARY_PATH.
-"""
+"""Where the libraries are that an extension loads; the installation keeps their folders for LD_LIBRARY_PATH."""
 
 import os
 import re
@@ -14,10 +11,7 @@ from ..errors import PostgresError
 from ..variables import program_environment
 from .account import server_account
 
-WHEELS = (
-    *("libcuvs/lib64", "libcuvs_cu*.libs", "libraft/lib64", "librmm/lib64", "rapids_logger/lib64"),
-    "nvidia/*/lib",
-)
+WHEELS = ("lib*/lib64", "libcuvs_cu*.libs", "rapids_logger/lib64", "nvidia/*/lib")
 TOOLKITS = ("cuda*/lib64", "cuda*/targets/*/lib")
 SUFFIX = ".libraries"  # of the file, one folder a line
 _PATH = "LD_LIBRARY_PATH"
@@ -25,10 +19,7 @@ _DRIVER = r"lib(?:cuda|nvidia-[a-z]+)\.so\.1"  # comes with the GPU
 
 
 def library_folders(name: str, content: bytes) -> list[str]:
-    """Return the folders, besides the loader's own, of what a library needs.
-
-    PostgresError names what is missing, or a folder that the server's account cannot read.
-    """
+    """Return the folders, besides the loader's own, of what a library needs; PostgresError if some lack."""
     places = [Path(folder) for folder in os.environ.get(_PATH, "").split(":") if folder]
     places += [place for folder in sys.path for wheel in WHEELS for place in Path(folder or ".").glob(wheel)]
     places += [place for toolkit in TOOLKITS for place in Path("/usr/local").glob(toolkit)]
@@ -38,24 +29,17 @@ def library_folders(name: str, content: bytes) -> list[str]:
         file.flush()
         environment = program_environment() | {_PATH: ":".join(folders)}
         try:
-            done = subprocess.run(
-                ["ldd", file.name],
-                env=environment,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                check=False,
-            )
+            done = subprocess.run(["ldd", file.name], env=environment, capture_output=True, check=False)
         except OSError:
             return []  # no loader like that of glibc
-    if missing := sorted(set(re.findall(rf"^\s*(?!{_DRIVER})(\S+) => not found", done.stdout, re.MULTILINE))):
+    printed = os.fsdecode(done.stdout)
+    if missing := sorted(set(re.findall(rf"^\s*(?!{_DRIVER})(\S+) => not found", printed, re.MULTILINE))):
         raise PostgresError(
             f"{name} needs {', '.join(missing)}, which this machine lacks: `pip install libcuvs-cu13` (-cu12"
             f" for CUDA 12) in the version that it was built with, or name the folders in {_PATH}"
         )
-    used = {str(Path(path).parent) for path in re.findall(r" => (/.+) \(0x", done.stdout)}
-    folders = [folder for folder in folders if folder in used]
-    for folder in folders:
+    used = {str(Path(path).parent) for path in re.findall(r" => (/.+) \(0x", printed)}
+    for folder in (folders := [folder for folder in folders if folder in used]):
         if not (account := server_account()).can_reach(Path(folder)):
             raise PostgresError(
                 f"the server's account '{account.name}' cannot read {folder}, which {name} needs:"
