@@ -14,6 +14,10 @@ from typing import Any
 
 import pytest
 
+from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.servers import libraries
+from ann_benchmarks.algorithms.postgres.servers.account import ServerAccount
+from ann_benchmarks.algorithms.postgres.servers.libraries import SUFFIX, library_folders, library_path
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.configs import read_configs
 from ann_benchmarks.installing.build_inputs import read_build_arguments
@@ -70,6 +74,36 @@ def test_its_layers_are_those_of_vectorchord(package: str) -> None:
     assert pgpu.beginning == vchord.beginning
     text = (ALGORITHMS / "vchord/Dockerfile").read_text()
     assert text[text.index("COPY ") :] in (ALGORITHMS / "pgpu/Dockerfile").read_text()
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_what_pgpu_loads_is_found_in_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library of cuVS that needs one of CUDA, each in the folder of its wheel."""
+    folders = [tmp_path / "libcuvs/lib64", tmp_path / "nvidia/cu13/lib"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    cublas = linked(folders[1], "libcublas.so.13")
+    cuvs = linked(folders[0], "libcuvs_c.so", cublas, linked(tmp_path, "libcuda.so.1"))
+    content = linked(tmp_path, "pgpu.so", cuvs).read_bytes()
+    account = ServerAccount("stranger", 65534, 65534)
+    monkeypatch.setattr(libraries, "server_account", lambda: account)
+    with pytest.raises(
+        PostgresError, match=r"^pgpu.so needs libcuvs_c.so, which .*`pip install libcuvs-cu13`"
+    ):
+        library_folders("pgpu.so", content)
+    monkeypatch.syspath_prepend(tmp_path)
+    if os.geteuid() == 0:  # pytest's folder is root's own
+        with pytest.raises(
+            PostgresError, match="^the server's account 'stranger' cannot read .*libcuvs/lib64"
+        ):
+            library_folders("pgpu.so", content)
+    account = ServerAccount("")
+    found = library_folders("pgpu.so", content)
+    assert found == [str(folder) for folder in folders]
+    (tmp_path / f"pgpu{SUFFIX}").write_text("\n".join(found))
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/given")
+    assert library_path(tmp_path) == {"LD_LIBRARY_PATH": ":".join([*found, "/given"])}
+    assert library_path(folders[0]) == {}
 
 
 # What download.sh does, with a real engine

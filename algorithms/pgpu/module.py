@@ -81,7 +81,8 @@ class PGPU(VectorChord):
         """Have the extension build it, where it can."""
         if isinstance(self.source, PgpuIndex) and self.source.is_one_call:
             residual = bool(self.arguments["residual_quantization"])
-            return self.source.clustering.index(table, name, residual)
+            clustering = self.source.clustering
+            return clustering.look_at_sample(self.training_set) | clustering.index(table, name, residual)
         return super().create_index(statement, name, table)
 
     def lists_for(self, rows: int) -> list[int]:

@@ -108,7 +108,7 @@ class PgpuCentroids(CentroidSource):
 
     def make_table(self, connection: Connection, table: str, of: str, rows: Any) -> Facts:
         """Call the extension's function."""
-        return self.clustering.centroids(table, of)
+        return self.clustering.look_at_sample(rows) | self.clustering.centroids(table, of)
 
 
 def require_levels(lists: list[int], source: str) -> None:

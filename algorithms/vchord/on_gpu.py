@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import psycopg
 from psycopg import sql
 from psycopg.types.numeric import Int4
@@ -22,16 +23,26 @@ from ..postgres.servers.extension import check_available, create_extension
 EXTENSION = "pgpu"
 FUNCTION = "create_vector_index_on_gpu"
 OPERATORS = {"euclidean": "l2", "angular": "cos", "ip": "ip"}
-NUMBERS = ("sampling_factor", "batch_size", "kmeans_iterations", "kmeans_nredo")
+# The largest of each: pgpu takes them as 8 bytes, and panics where they do not fit its own variables.
+NUMBERS = {"sampling_factor": 2**32 - 1, "batch_size": 2**63 - 1}
+NUMBERS |= dict.fromkeys(("kmeans_iterations", "kmeans_nredo"), 2**31 - 1)
 FEWEST_LISTS = 3
-SAMPLING_FACTOR = 256  # unless one is given
+SAMPLING_FACTOR, BATCH_SIZE = 256, 100_000  # unless they are given
+COMPARED_ROWS = 10_000  # of those that are sampled, and of all
+UNLIKE = 10  # times as far apart as the means of two random samples are on average
 _FOLLOW = ("table_name", "column_name", "cluster_count", "distance_operator")  # from the vectors and lists
 _UNITS = {"ns": 1e-9, "µs": 1e-6, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _TIMES = {
     "clustering_batches_time": r"(?:batches|getting data) finished in ",
     "clustering_time": r"(?:clustering all samples finished in |Training complete \()",
 }
-_CHILDLESS = "external build: two heights"  # VectorChord's message if a coarse centroid has no list
+# What these words in a message mean: VectorChord's if a coarse centroid has no list, and pgpu's.
+_HINTS = {
+    "external build: two heights": "one of the {coarse:,} coarse centroids has no list: give fewer of them,"
+    " or skip_index_build: true, which leaves it out",
+    'type is not "vector"': "the schema of the extension vector must be on the user's search_path",
+    "tensor transformation failed": "the server needs an NVIDIA GPU, its driver and enough of its memory",
+}
 
 
 class ClusteringOnGpu:
@@ -69,12 +80,23 @@ class ClusteringOnGpu:
 
     def check_rows(self, rows: int) -> None:
         """Raise PostgresError if a table of this many rows has fewer than are sampled."""
-        factor = self.arguments.get("sampling_factor", SAMPLING_FACTOR)
-        if (samples := factor * self._lists[-1]) > rows:
+        if (samples := self._samples) > rows:
+            lists = self._lists[-1]
             raise PostgresError(
-                f"pgpu samples {factor:,} rows for each of {self._lists[-1]:,} lists, {samples:,} rows, but "
+                f"pgpu samples {samples // lists:,} rows for each of {lists:,} lists, {samples:,} rows, but "
                 f"there are {rows:,}: give fewer lists, or a smaller sampling_factor"
             )
+
+    def look_at_sample(self, rows: Any) -> dict[str, Any]:
+        """Return facts of the sample; warn where its rows, the first ones, are unlike the others."""
+        if self.arguments.get("random_sampling"):
+            return {"clustering_sample": "random rows"}
+        shift = first_rows_shift(rows, self._samples)
+        if shift > UNLIKE:
+            away = f"their mean is {shift**0.5:,.1f} times as far away as chance has it"
+            first = f"warning: the first {self._samples:,} rows, which pgpu samples, are unlike the others"
+            print(f"{first} ({away}): shuffle the dataset, or expect a lower recall", flush=True)
+        return {"clustering_sample": "first rows", "clustering_sample_shift": shift}
 
     def centroids(self, into: str, table: str) -> dict[str, Any]:
         """Compute the centroids of a table into another, in the same schema; return facts worth keeping.
@@ -110,12 +132,17 @@ class ClusteringOnGpu:
         self._connection.execute(f"ALTER INDEX {made} RENAME TO {name.rpartition('.')[2]}")
         return facts
 
+    @property
+    def _samples(self) -> int:
+        """How many rows it samples."""
+        return int(self.arguments.get("sampling_factor", SAMPLING_FACTOR)) * self._lists[-1]
+
     def _check(self, name: str, value: Any) -> None:
         if name not in self.takes or name in _FOLLOW:
             taken = ["lists", *(other for other in self.takes if other not in (*_FOLLOW, "lists"))]
             raise PostgresError(f"pgpu {self.version} does not take {name}: it takes {', '.join(taken)}")
         if name in NUMBERS:
-            whole_number(name, value, most=2**63 - 1)
+            whole_number(name, value, most=NUMBERS[name])
 
     def _lists_argument(self) -> dict[str, Any]:
         if self._lists[-1] < FEWEST_LISTS:
@@ -131,6 +158,8 @@ class ClusteringOnGpu:
 
     def _call(self, table: str, more: Mapping[str, Any]) -> dict[str, Any]:
         facts: dict[str, Any] = {"clustering_device": f"pgpu {self.version}"}
+        if len(self._lists) > 1 or self._samples > self.arguments.get("batch_size", BATCH_SIZE):
+            facts["clustering_consolidation"] = "l2"  # whatever the operator is
 
         def keep(diagnostic: psycopg.errors.Diagnostic) -> None:
             facts.update(stated_times(diagnostic.message_primary or ""))
@@ -155,12 +184,8 @@ class ClusteringOnGpu:
 
     def _refusal(self, error: psycopg.Error) -> PostgresError:
         refused = refusal(f"pgpu {self.version} gives up", error)
-        if _CHILDLESS not in str(refused):
-            return refused
-        return PostgresError(
-            f"{refused} (one of the {self._lists[0]:,} coarse centroids has no list: give fewer of them, "
-            "or skip_index_build: true, which leaves it out)"
-        )
+        hints = [hint for words, hint in _HINTS.items() if words in str(refused)]
+        return PostgresError(f"{refused} ({hints[0].format(coarse=self._lists[0])})") if hints else refused
 
     def _exists(self, relation: str) -> bool:
         return self._connection.execute("SELECT to_regclass(%s)", [relation]).fetchone() != (None,)
@@ -168,6 +193,17 @@ class ClusteringOnGpu:
     def _must_exist(self, relation: str, what: str) -> None:
         if not self._exists(relation):
             raise PostgresError(f"pgpu {self.version} has made no {what}: see its warnings")
+
+
+def first_rows_shift(rows: Any, count: int) -> float:
+    """Return how far the mean of the first rows is from that of all, squared; 1 is what chance has it."""
+    size = min(COMPARED_ROWS, count)
+    drawn = np.random.default_rng(0).choice(rows.shape[0], size, replace=False)
+    numbers = (np.linspace(0, count - 1, size).astype(int), np.sort(drawn))
+    first, every = (np.concatenate([rows[n : n + 1] for n in some.tolist()], dtype=float) for some in numbers)
+    distance = ((first.mean(axis=0) - every.mean(axis=0)) ** 2).sum()
+    expected = 2 / size * every.var(axis=0).sum()
+    return float(distance / expected) if expected > 0 else float(distance > 0)
 
 
 def stated_times(message: str) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """Definitions: an algorithm with its build arguments and the query arguments it is measured with."""
 
 import importlib
+import inspect
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -216,4 +217,12 @@ def plugin_class(definition: Definition) -> PluginClass:
 
 def construct(definition: Definition) -> Plugin:
     """Import a plug-in and construct its algorithm with the definition's build arguments."""
-    return Plugin(plugin_class(definition).constructor(*definition.arguments))
+    constructor = plugin_class(definition).constructor
+    try:
+        inspect.signature(constructor).bind(*definition.arguments)
+    except TypeError as error:
+        raise UserError(
+            f"the config.yml of '{definition.algorithm}' does not fit {definition.constructor}: {error};"
+            " write an index's options as one mapping"
+        ) from None
+    return Plugin(constructor(*definition.arguments))

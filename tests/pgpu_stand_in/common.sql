@@ -9,8 +9,9 @@ DECLARE
     failure text := coalesce(current_setting('pgpu_stand_in.fails', true), '');
 BEGIN
     IF failure = 'no-gpu' AND step = 'start' THEN
-        RAISE EXCEPTION USING ERRCODE = 'XX000', MESSAGE = E'GPU Resource creation failed: CuvsError {\n  '
-            'text: "cudaErrorNoDevice: no CUDA-capable device is detected"\n}';
+        RAISE EXCEPTION USING ERRCODE = 'XX000', MESSAGE = 'vectors->tensor transformation failed: CuvsError('
+            'CuvsError { code: CUVS_ERROR, text: "std::bad_alloc: CUDA error (failed to allocate 768000 bytes) at: '
+            'cudaErrorInsufficientDriver CUDA driver version is insufficient for CUDA runtime version" })';
     ELSIF failure = 'memory' AND step = 'middle' THEN
         RAISE EXCEPTION USING ERRCODE = 'XX000', MESSAGE = 'vectors->tensor transformation failed: CuvsError { '
             'text: "std::bad_alloc: out_of_memory: CUDA error" }';
@@ -23,10 +24,7 @@ RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     rows bigint;
 BEGIN
-    IF current_setting('pgpu.gpu_acceleration', true) = 'disable' THEN
-        RAISE EXCEPTION USING ERRCODE = 'XX000', MESSAGE = 'GPU acceleration is not enabled. Ensure that your '
-            'system is compatible and then configure: "SET pgpu.gpu_acceleration = ''enable'';"';
-    ELSIF cardinality(parse_ident(table_name)) <> 2 THEN
+    IF cardinality(parse_ident(table_name)) <> 2 THEN
         RAISE EXCEPTION USING ERRCODE = 'XX000', MESSAGE = format(
             'Invalid identifier ''%s'': must contain schema and table name', table_name);
     ELSIF operator NOT IN ('ip', 'l2', 'cos') THEN
@@ -47,9 +45,9 @@ BEGIN
 END
 $$;
 
--- Rows at equal intervals are the centroids; coarse ones, if any, are at equal intervals among these.
+-- Rows at equal intervals among the first `samples` are the centroids; coarse ones, if any, are at equal intervals among these.
 CREATE FUNCTION stand_in_centroids(
-    table_name text, column_name text, coarse int, leaves int, spherical bool, id_type text
+    table_name text, column_name text, samples bigint, coarse int, leaves int, spherical bool, id_type text
 ) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     made text := table_name || '_centroids';
@@ -65,8 +63,10 @@ BEGIN
     EXECUTE format('INSERT INTO %s VALUES (0, NULL, %L)', made, array_fill(0, ARRAY[dimensions])::vector);
     EXECUTE format(
         'INSERT INTO %1$s SELECT %2$s + row_number() OVER (), 0, %3$s FROM ('
-        ' SELECT %4$I AS v, row_number() OVER () - 1 AS n, count(*) OVER () / %5$s AS step FROM %6$s'
-        ') AS numbered WHERE n %% step = 0 LIMIT %5$s', made, coarse, of_leaves, column_name, leaves, table_name);
+        ' SELECT %4$I AS v, row_number() OVER () - 1 AS n, count(*) OVER () / %5$s AS step'
+        ' FROM (SELECT * FROM %6$s LIMIT %7$s) AS sampled'
+        ') AS numbered WHERE n %% step = 0 LIMIT %5$s',
+        made, coarse, of_leaves, column_name, leaves, table_name, samples);
     IF coarse > 0 THEN
         EXECUTE format(
             'INSERT INTO %1$s SELECT row_number() OVER (), 0, vector FROM %1$s'

@@ -2,6 +2,7 @@
 # Build step, after postgres.sh and vchord.sh, with CUDA's libraries in /opt/cuda: pgpu.
 #
 #   PGPU       a .deb next to this script
+#   CUVS       what pip installs for it, such as libcuvs-cu13==26.6.0, with CUDA's libraries; or nothing
 # shellcheck source=../../postgres/docker/packages.sh
 . "$(dirname "$0")/packages.sh"
 
@@ -46,13 +47,18 @@ update || fail "the package lists of $PRETTY_NAME cannot be had"
 install /tmp/pgpu.deb
 
 echo /opt/cuda >/etc/ld.so.conf.d/ann-benchmarks-cuda.conf
+if [ -n "${CUVS:-}" ]; then
+    pip install --no-cache-dir --no-compile --target /opt/cuvs "$CUVS" ||
+        fail "pip cannot install $CUVS; what it said is above"
+    find /opt/cuvs -name '*.so*' -printf '%h\n' | sort -u >>/etc/ld.so.conf.d/ann-benchmarks-cuda.conf
+fi
 ldconfig
 library=/usr/lib/postgresql/$POSTGRES/lib/pgpu.so
 missing=
 [ ! -e "$library" ] || missing=$(ldd "$library" | awk '/not found/ { print $1 }' | sort -u)
 others=$(echo "$missing" | grep -vE '^lib(cuda|nvidia-[a-z]+)\.so\.1$' | paste -sd ' ' -)
 if [ -n "$others" ]; then
-    fail "pgpu needs $others, which the CUDA image does not have: give another one as CUDA"
+    fail "pgpu needs $others, which the CUDA image does not have: give another one as CUDA, or another CUVS"
 elif [ -n "$missing" ]; then
     echo "not tried: pgpu needs the GPU's driver, which a build does not have"
 else

