@@ -9,7 +9,7 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.ground_truth import SearchOptions, exact_neighbors
 from ann_benchmarks.data.ground_truth import span as searching
-from ann_benchmarks.data.ground_truth.devices import SEARCH_DEVICE, Gpu, Host, open_device
+from ann_benchmarks.data.ground_truth.devices import HOST, SEARCH_DEVICE, Device, open_device
 from ann_benchmarks.data.ground_truth.span import Problem, search_span
 from ann_benchmarks.data.ground_truth.truth import PartialTruth
 from ann_benchmarks.data.vectors.rows import ArrayRows, Rows
@@ -20,10 +20,10 @@ try:
     import torch
 except ImportError:
     torch = None
-GPUS = [Gpu(torch, kind, 128) for kind in ["cpu", *["cuda"] * torch.cuda.is_available()]] if torch else []
+GPU = torch and Device(128, 2**20, 512, 64, torch)  # PyTorch's CPU where there is no GPU
 # Device, pairs kept without a look at their bounds, threads, spans.
-CUTS = [(Host(), 2**14, 1, 1), (Host(rows=64, queries=7), 100, 4, 3)]
-CUTS += [cut for gpu in GPUS for cut in ((gpu, 2**14, 1, 1), (gpu, 100, 4, 3))]
+CUTS = [(HOST, 2**14, 1, 1), (Device(rows=64, queries=7), 100, 4, 3)]
+CUTS += [(GPU, 2**14, 1, 1), (GPU, 100, 4, 3)] if GPU else []
 
 
 def by_sorting_everything(metric: str, train, queries, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -163,7 +163,7 @@ def test_sets() -> None:
 def test_a_gpu_leaves_other_metrics_to_the_cpu(capsys: pytest.CaptureFixture[str]) -> None:
     train = np.random.default_rng(9).standard_normal((500, 6)).astype(np.float32)
     expected = exact_neighbors("manhattan", train, train[:3], 5, progress=False)
-    token = SEARCH_DEVICE.set(GPUS[-1])
+    token = SEARCH_DEVICE.set(GPU)
     found = exact_neighbors("manhattan", train, train[:3], 5, progress=False)
     SEARCH_DEVICE.reset(token)
     np.testing.assert_array_equal(found, expected)

@@ -1,8 +1,4 @@
-"""Where rows are scored, and scores compared: on the processor by NumPy, or on a GPU by PyTorch.
-
-Both take the same steps, in float32 and within the same bounds, so that they find the same neighbours. TF32
-is off: a GPU's product in float32 is fast enough, and fewer digits would leave more rows to float64.
-"""
+"""Where rows are scored, and scores compared: on the processor by NumPy, or on a GPU by PyTorch."""
 
 import threading
 from collections.abc import Iterator
@@ -18,53 +14,85 @@ from ann_benchmarks.distance import METRICS
 
 from .bounds import DistanceBounds
 
+GPU_METRICS = "euclidean", "angular", "ip", "hamming"  # their scores are a matrix product
+BLOCKS_AT_ONCE = 3  # whose scores are in a GPU's memory
 
-class Host:
-    """The processor. A group's scores of a block, (rows, queries), stay in a core's cache until compared.
 
-    Their smallest in `chunk` rows says soonest whether one of them is near.
+class Device:
+    """The processor, or with `torch` a GPU: both take the same steps in float32, within the same bounds.
+
+    The processor's sizes let the scores of a block for a group of queries stay in a core's cache. Rows for
+    a GPU are prepared by the processor's cores and sent once. It does not use TF32: its float32 products are
+    fast enough, and fewer digits would leave more rows to float64.
     """
 
-    arrays: Any = np
-    metrics: tuple[str, ...] = METRICS
-    number_type: type = np.int16  # of a query in its group: NumPy sorts these in linear time
-    most_threads = 2**10
-
-    def __init__(self, rows: int = 1024, values: int = 2**20, queries: int = 512, chunk: int = 16) -> None:
+    def __init__(
+        self, rows: int = 1024, values: int = 2**20, queries: int = 512, chunk: int = 16, torch: Any = None
+    ) -> None:
+        """Take the most rows and numbers of a block, queries of a group, and rows compared at once."""
         self.block_rows, self.block_values, self.group_queries, self.chunk = rows, values, queries, chunk
+        self.arrays, self._torch = torch or np, torch
+        self.metrics = GPU_METRICS if torch else METRICS
+        self.number_type = np.int64 if torch else np.int16  # NumPy sorts these in linear time
+        self.most_threads = 16 if torch else 2**10
+        self._turns = threading.BoundedSemaphore(BLOCKS_AT_ONCE)
+        if torch:
+            self._place = "cuda" if torch.cuda.is_available() else "cpu"
+            torch.set_float32_matmul_precision("highest")
 
     def memory(self, rows: int, columns: int, queries: int) -> tuple[np.ndarray, Any]:
-        """Return what a thread writes again and again: a table, and room for scores.
-
-        The table, whose rows can be sent, may have a few more columns, which hold zeros.
-        """
+        """Return what a thread writes again and again: a table of rows to be sent, and room for scores."""
+        if self._torch:
+            return self._torch.empty((rows, columns), pin_memory=self._place == "cuda").numpy(), None
         return np.empty((rows, columns), np.float32), np.empty(rows * queries, np.float32)
 
     def put(self, array: np.ndarray) -> Any:
-        """Return the array as one of this device."""
-        return array
+        """Return the device's form of an array; products are fastest where a row is some times 16 bytes."""
+        if not self._torch:
+            return array
+        there = self._torch.from_numpy(array).to(self._place, non_blocking=True)
+        padding = 0, -array.shape[-1] % 4
+        return self._torch.nn.functional.pad(there, padding) if array.ndim == 2 else there
 
     def get(self, array: Any) -> np.ndarray:
-        """Return an array of this device as one of NumPy."""
-        found: np.ndarray = array
+        """Return NumPy's form of an array."""
+        found: np.ndarray = array.cpu().numpy() if self._torch else array
         return found
-
-    def hold(self, weights: np.ndarray) -> Any:
-        """Return queries' weights in the form that `scores` takes."""
-        return weights
 
     @contextmanager
     def sent(self, *arrays: np.ndarray) -> Iterator[tuple[Any, ...]]:
-        """Give a block's arrays on this device; they may be overwritten afterwards."""
-        yield arrays
+        """Put arrays that may be overwritten afterwards; a GPU gets them while it scores other blocks."""
+        if not self._torch:
+            yield arrays
+            return
+        cuda = self._torch.cuda
+        stream = cuda.Stream() if self._place == "cuda" else None
+        with cuda.stream(stream):
+            there = tuple(map(self.put, arrays))
+        if stream:
+            stream.synchronize()
+            for array in there:
+                array.record_stream(cuda.current_stream())
+        with self._turns:
+            try:
+                yield there
+            except cuda.OutOfMemoryError:
+                raise UserError(
+                    "the GPU is out of memory; end other programs on it, or use the CPU"
+                ) from None
 
     def scores(self, bounds: DistanceBounds, queries: slice, weights: Any, rows: Any, room: Any) -> Any:
-        """Return scores, (rows, queries), in `room` or in a new array."""
+        """Return scores, (rows, queries), in `room` if there is any."""
+        if self._torch:
+            return rows @ weights.T
         shape = len(rows), len(weights)
         return bounds.scores(queries, rows, room[: shape[0] * shape[1]].reshape(shape))
 
     def near(self, scores: Any, limits: Any, count: int) -> tuple[Any, Any, Any]:
-        """Find scores within their queries' limits in `count` rows: query, row and score of each."""
+        """Find scores within their queries' limits in `count` rows: query, row and score of each.
+
+        Almost none is: the smallest of each chunk of rows says so soonest.
+        """
         xp, width = self.arrays, scores.shape[1]
         chunks = scores.reshape(-1, self.chunk, width)
         at = xp.where((xp.amin(chunks, axis=1) <= limits).reshape(-1))[0]  # NumPy is slow in two dimensions
@@ -78,76 +106,12 @@ class Host:
         return found
 
 
-class Gpu(Host):
-    """A GPU. The processor's cores prepare rows, which are sent once; candidates stay until the last step."""
-
-    number_type = np.int64
-    metrics = "euclidean", "angular", "ip", "hamming"  # their scores are a matrix product
-    most_threads = 16  # each with a block that is prepared or sent while others are scored
-
-    def __init__(self, torch: Any, device: str, rows: int = 2**14, queries: int = 2**14) -> None:
-        super().__init__(rows, 2**21, queries, 64)
-        self.arrays, self._device = torch, torch.device(device)
-        self._is_cuda = self._device.type == "cuda"
-        self._turns = threading.BoundedSemaphore(3)  # bounds the memory of scores
-        torch.set_float32_matmul_precision("highest")
-
-    def memory(self, rows: int, columns: int, queries: int) -> tuple[np.ndarray, Any]:
-        """Return a table in pinned memory. Products are fastest where a row is some times 16 bytes."""
-        return self.arrays.zeros((rows, -(-columns // 4) * 4), pin_memory=self._is_cuda).numpy(), None
-
-    def put(self, array: np.ndarray) -> Any:
-        """Send an array."""
-        return self.arrays.from_numpy(array).to(self._device)
-
-    def get(self, array: Any) -> np.ndarray:
-        """Fetch an array."""
-        found: np.ndarray = array.cpu().numpy()
-        return found
-
-    def hold(self, weights: np.ndarray) -> Any:
-        """Send the weights with as many columns as a table."""
-        queries, columns = weights.shape
-        table, _ = self.memory(queries, columns, 0)
-        table[:, :columns] = weights
-        return self.put(table)
-
-    @contextmanager
-    def sent(self, *arrays: np.ndarray) -> Iterator[tuple[Any, ...]]:
-        """Send arrays while others compute, then wait for a turn to compute."""
-        torch, cuda = self.arrays, self.arrays.cuda
-        sending = cuda.Stream() if self._is_cuda else None
-        with cuda.stream(sending):
-            there = tuple(torch.from_numpy(array).to(self._device, non_blocking=True) for array in arrays)
-        if sending is not None:
-            sending.synchronize()
-            for array in there:
-                array.record_stream(cuda.current_stream())
-        with self._turns:
-            try:
-                yield there
-            except cuda.OutOfMemoryError:
-                raise UserError(
-                    "the GPU has run out of memory; end other programs on it, or leave --device out"
-                ) from None
-
-    def scores(self, bounds: DistanceBounds, queries: slice, weights: Any, rows: Any, room: Any) -> Any:
-        """Return the product."""
-        return rows @ weights.T
-
-
-HOST = Host()
+HOST = Device()
 # What searches in this thread use. Threads that it starts have the default.
-SEARCH_DEVICE: ContextVar[Host] = ContextVar("SEARCH_DEVICE", default=HOST)
+SEARCH_DEVICE: ContextVar[Device] = ContextVar("SEARCH_DEVICE", default=HOST)
 
 
-def device_for(metric: str) -> Host:
-    """Return the chosen device, or the processor if that does not score this metric."""
-    device = SEARCH_DEVICE.get()
-    return device if metric in device.metrics else HOST
-
-
-def open_device(name: str) -> Host:
+def open_device(name: str) -> Device:
     """Return the device 'cpu' or 'gpu'; UserError says what the latter lacks."""
     if name == "cpu":
         return HOST
@@ -160,4 +124,4 @@ def open_device(name: str) -> Host:
             f"--device gpu needs a CUDA GPU, and PyTorch {torch.__version__} finds none: check nvidia-smi,"
             " and that this PyTorch is one with CUDA (pip install torch); or leave --device out"
         )
-    return Gpu(torch, "cuda")
+    return Device(2**14, 2**21, 2**14, 64, torch)

@@ -6,13 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from ann_benchmarks.common.errors import UserError
 
 from ..vectors.rows import Rows
 from .bounds import BadRow, DistanceBounds, bounds_for
-from .devices import device_for
+from .devices import HOST, SEARCH_DEVICE
 from .exact import exact_distances, nearest
 
 FEWEST_PAIRS = 2**14  # candidates of a group that are kept without a look at their bounds
@@ -51,21 +50,9 @@ def search_span(
     """Find the k nearest rows of a span, of those no farther than `farthest`, (queries,), from their query.
 
     `advance` is called with the rows done. Memory: 14 bytes for each of 2 k candidates a query, 16 for each
-    pair found, and a few MiB a thread. Raises UserError for a vector without distances.
+    pair found, and a few MiB a thread. Callers keep BLAS to one thread. Raises UserError for a vector without
+    distances.
     """
-    with threadpool_limits(1, user_api="blas"):
-        return search_rows(problem, train, span, farthest, threads, advance)
-
-
-def search_rows(
-    problem: Problem,
-    train: Rows,
-    span: range,
-    farthest: np.ndarray,
-    threads: int,
-    advance: Callable[[int], object] = lambda rows: None,
-) -> SpanNeighbors:
-    """As search_span, for callers that keep BLAS to one thread themselves: to do so takes milliseconds."""
     return _Search(problem, train, span, farthest, advance).run(threads)
 
 
@@ -79,7 +66,8 @@ class _Search:
         advance: Callable[[int], object],
     ) -> None:
         self.problem, self.train, self.span, self.advance = problem, train, span, advance
-        self.device = device = device_for(problem.metric)
+        device = SEARCH_DEVICE.get()
+        self.device = device = device if problem.metric in device.metrics else HOST
         block = min(device.block_rows, device.block_values // problem.queries.shape[1])
         self.block = max(block // device.chunk, 1) * device.chunk
         self.repeats = Repeats(problem.k)
@@ -198,7 +186,7 @@ class _Group:
         device = search.device
         self._search, self._k, self._lock = search, search.problem.k, threading.Lock()
         self._queries = slice(start, start + len(limits))
-        self._weights = device.hold(search.bounds.weights[self._queries])
+        self._weights = device.put(search.bounds.weights[self._queries])
         self._error = device.put(search.bounds.query_error[self._queries])
         self._limits = device.put(limits)
         self._numbers = device.put(np.arange(len(limits), dtype=device.number_type))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
@@ -21,7 +22,7 @@ from ann_benchmarks.common.text import DAMAGE, warn
 
 from ..vectors.rows import ArrayRows, Rows
 from .cluster import Cluster
-from .devices import SEARCH_DEVICE, Gpu
+from .devices import HOST, SEARCH_DEVICE
 from .exact import Run, nearest, nearest_sets, nearest_sparse
 from .span import Problem, SpanNeighbors, search_span
 
@@ -138,7 +139,7 @@ def ground_truth(
             f"{k} neighbours requested, but there are only {len(train)} training rows; request fewer"
         )
     device, is_sparse = SEARCH_DEVICE.get(), isinstance(queries, SparseVectors)
-    if isinstance(device, Gpu) and (is_sparse or metric not in device.metrics):
+    if device is not HOST and (is_sparse or metric not in device.metrics):
         what = "sparse vectors" if is_sparse else metric
         warn(
             f"the GPU searches dense vectors under {', '.join(device.metrics)} only; the CPU searches {what}"
@@ -166,7 +167,11 @@ def ground_truth(
     def farthest() -> np.ndarray:
         return truth.distances[:, -1]
 
-    with _bar(len(train), done, "row", options.progress) as bar, ThreadPoolExecutor(usable_cores()) as pool:
+    with (
+        _bar(len(train), done, "row", options.progress) as bar,
+        ThreadPoolExecutor(usable_cores()) as pool,
+        threadpool_limits(1, user_api="blas"),
+    ):
         if options.scheduler and missing:
             if options.opener is None:
                 raise UserError("a cluster's workers need a way to open the dataset; this one has none")
