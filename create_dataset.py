@@ -37,6 +37,7 @@ from ann_benchmarks.data.datasets.maintenance import (
 )
 from ann_benchmarks.data.datasets.own import QUERIES, OwnVectors, create_in_place, create_own
 from ann_benchmarks.data.datasets.write import NEIGHBORS, repetition_warning
+from ann_benchmarks.data.ground_truth import SEARCH_DEVICE, open_device
 from ann_benchmarks.distance import METRICS
 
 YAML_SUFFIXES = (".yml", ".yaml")
@@ -106,6 +107,12 @@ def parse_arguments() -> argparse.Namespace:
         "--scheduler", metavar="ADDRESS", help="find exact neighbours on a Dask cluster, tls://HOST:8786"
     )
     parser.add_argument(
+        "--device",
+        choices=("cpu", "gpu"),
+        default="cpu",
+        help="find exact neighbours on a GPU, with PyTorch: the same ones, sooner (default %(default)s)",
+    )
+    parser.add_argument(
         "--connections",
         type=positive_int,
         default=4,
@@ -132,6 +139,7 @@ def parse_arguments() -> argparse.Namespace:
         (args.train, args.name, "--train needs --name"),
         (args.output or args.dtype, args.convert, "--output and --dtype need --convert"),
         (args.scheduler, args.ground_truth or args.in_place, "--scheduler needs --ground-truth"),
+        (args.scheduler, args.device == "cpu", "a cluster's workers use their CPUs; leave --device out"),
         (
             args.in_place,
             args.test,
@@ -146,6 +154,7 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> int:
     """Do what the command line says; 1 when --verify finds something wrong."""
     args = parse_arguments()
+    SEARCH_DEVICE.set(open_device(args.device))
     if args.scheduler:
         check_scheduler(args.scheduler)
     if args.list:

@@ -503,6 +503,7 @@ def test_the_command_adds_filters_and_finds_more_neighbours(mine: str) -> None:
             ("--add-filters", "m", "--filters", "near:0.1", "--scheduler", "tcp://x:1"),
             "a cluster does not search under filters; leave --scheduler out",
         ),
+        (("--ground-truth", "m", "--device", "gpu", "--scheduler", "tcp://x:1"), "leave --device out"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options: tuple[str, ...], message: str) -> None:

@@ -1,4 +1,6 @@
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -7,14 +9,21 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.ground_truth import SearchOptions, exact_neighbors
 from ann_benchmarks.data.ground_truth import span as searching
+from ann_benchmarks.data.ground_truth.devices import HOST, SEARCH_DEVICE, Device, open_device
 from ann_benchmarks.data.ground_truth.span import Problem, search_span
 from ann_benchmarks.data.ground_truth.truth import PartialTruth
 from ann_benchmarks.data.vectors.rows import ArrayRows, Rows
 from ann_benchmarks.distance import METRICS, candidate_distances
 
 VECTOR_METRICS = ("euclidean", "angular", "ip", "manhattan")
-# Rows and queries of a matrix product, pairs kept without a look at their bounds, threads, spans.
-CUTS = ((1024, 512, 2**14, 1, 1), (64, 7, 100, 4, 3))
+try:
+    import torch
+except ImportError:
+    torch = None
+GPU = torch and Device(128, 2**20, 512, 64, torch)  # PyTorch's CPU where there is no GPU
+# Device, pairs kept without a look at their bounds, threads, spans.
+CUTS = [(HOST, 2**14, 1, 1), (Device(rows=64, queries=7), 100, 4, 3)]
+CUTS += [(GPU, 2**14, 1, 1), (GPU, 100, 4, 3)] if GPU else []
 
 
 def by_sorting_everything(metric: str, train, queries, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -24,16 +33,16 @@ def by_sorting_everything(metric: str, train, queries, k: int) -> tuple[np.ndarr
     return ids, np.take_along_axis(distances, ids, axis=1)
 
 
-def assert_exact(metric: str, train, queries, k: int, cuts=CUTS) -> None:
+def assert_exact(metric: str, train, queries, k: int) -> None:
     train = ArrayRows(train)
     ids, distances = by_sorting_everything(metric, train, queries, k)
     problem = Problem(metric, queries, k)
-    for block, group, pairs, threads, spans in cuts:
+    for device, pairs, threads, spans in CUTS:
+        token = SEARCH_DEVICE.set(device)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(searching, "BLOCK_ROWS", block)
-            patch.setattr(searching, "GROUP_QUERIES", group)
             patch.setattr(searching, "FEWEST_PAIRS", pairs)
             found = searched_in_spans(problem, train, threads, spans)
+        SEARCH_DEVICE.reset(token)
         np.testing.assert_array_equal(found.ids, ids)
         np.testing.assert_array_equal(found.distances, distances)
     assert found.ids.dtype == np.int64 and found.distances.dtype == np.float64
@@ -150,6 +159,27 @@ def test_sets() -> None:
     np.testing.assert_array_equal(found[1], distances)
 
 
+@pytest.mark.skipif(torch is None, reason="needs PyTorch")
+def test_a_gpu_leaves_other_metrics_to_the_cpu(capsys: pytest.CaptureFixture[str]) -> None:
+    train = np.random.default_rng(9).standard_normal((500, 6)).astype(np.float32)
+    expected = exact_neighbors("manhattan", train, train[:3], 5, progress=False)
+    token = SEARCH_DEVICE.set(GPU)
+    found = exact_neighbors("manhattan", train, train[:3], 5, progress=False)
+    SEARCH_DEVICE.reset(token)
+    np.testing.assert_array_equal(found, expected)
+    assert capsys.readouterr().err.count("the CPU searches manhattan\n") == 1
+
+
+def test_a_gpu_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(UserError, match="--device gpu needs PyTorch.* pip install torch"):
+        open_device("gpu")
+    stand_in = SimpleNamespace(__version__="2.9", cuda=SimpleNamespace(is_available=lambda: False))
+    monkeypatch.setitem(sys.modules, "torch", stand_in)
+    with pytest.raises(UserError, match="needs a CUDA GPU, and PyTorch 2.9 finds none"):
+        open_device("gpu")
+
+
 class StreamedRows(Rows):
     """Rows that can only be read, and say how much at once."""
 
@@ -182,7 +212,7 @@ def test_every_kind_of_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             np.testing.assert_array_equal(found[0], expected[0])
             np.testing.assert_array_equal(found[1], expected[1])
     assert streamed.most <= 1024
-    blocks = streamed.starts[: streamed.starts.index(8448) + 1]
+    blocks = streamed.starts[: streamed.starts.index(8192) + 1]
     assert blocks == sorted(blocks)  # decoders of compressed files go forward only
 
 

@@ -81,9 +81,9 @@ def test_a_worker_that_dies_costs_only_its_spans(
     merged: list[int] = []
     merge = truth.PartialTruth.merge
 
-    def noted(self, span, found):
+    def noted(self, span, *found):
         merged.append(span)
-        merge(self, span, found)
+        merge(self, span, *found)
 
     monkeypatch.setattr(truth.PartialTruth, "merge", noted)
     with Client(scheduler, set_as_default=False) as client:

@@ -22,7 +22,7 @@ from ann_benchmarks.common.host import usable_cores
 
 from ..ground_truth import SearchOptions, ground_truth
 from ..ground_truth.exact import exact_distances, nearest
-from ..ground_truth.span import Problem, SpanNeighbors, search_rows
+from ..ground_truth.span import Problem, SpanNeighbors, search_span
 from ..ground_truth.truth import PartialTruth
 from ..vectors.rows import ArrayRows, Rows
 from .filter import Filter, RowAttributes
@@ -153,7 +153,7 @@ class _SpanSearch:
         elif len(task.rows) * len(task.queries) <= FEW_PAIRS:
             found = _search_exactly(own, chosen)
         else:
-            found = search_rows(own, chosen, range(len(chosen)), farthest, threads)
+            found = search_span(own, chosen, range(len(chosen)), farthest, threads)
         counts = np.zeros(len(queries), np.int64)
         counts[task.queries] = found.counts
         return SpanNeighbors(counts, self._span.start + task.rows[found.ids], found.distances)

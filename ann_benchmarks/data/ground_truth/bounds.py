@@ -19,7 +19,7 @@ Terms = tuple[np.ndarray | float, np.ndarray]
 class DistanceBounds:
     """Float32 scores of rows for queries, each with a bound on how far it may be off.
 
-    A score is one matrix product of `weights` (queries, dimension + 1) and what `rows` returns (rows,
+    A score is one matrix product of what `rows` returns (rows, dimension + 1) and `weights` (queries,
     dimension + 1), unless the metric has its own `scores`; the last column carries the terms that depend on
     the row only. With E what `limits` makes of the row's exact distance, before it rounds up,
     `score <= E <= score + row_error + query_error`. Rows whose score is above a query's limit are therefore
@@ -57,8 +57,8 @@ class DistanceBounds:
         raise NotImplementedError
 
     def scores(self, of: slice, rows: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """Return scores (queries of that slice, rows), made in `out`."""
-        return np.matmul(self.weights[of], rows.T, out=out)
+        """Return scores (rows, queries of that slice), made in `out`."""
+        return np.matmul(rows, self.weights[of].T, out=out)
 
 
 class BadRow(Exception):
@@ -233,10 +233,10 @@ class _Manhattan(_Moved):
     def scores(self, of: slice, rows: np.ndarray, out: np.ndarray) -> np.ndarray:
         vectors = rows[:, :-1]
         difference = np.empty_like(vectors)
-        for query, scores in zip(self.weights[of], out, strict=True):
+        for number, query in enumerate(self.weights[of]):
             np.abs(np.subtract(vectors, query, out=difference), out=difference)
-            np.matmul(difference, self.ones, out=scores)
-        out += rows[:, -1]
+            out[:, number] = difference @ self.ones
+        out += rows[:, -1:]
         return out
 
     def limits(self, distances: np.ndarray, of: Any = ...) -> np.ndarray:
@@ -272,7 +272,7 @@ class _Jaccard(_Hamming):
 
     def scores(self, of: slice, rows: np.ndarray, out: np.ndarray) -> np.ndarray:
         shared = super().scores(of, rows, out)
-        union = self.ones[of, np.newaxis].astype(np.float32) + rows[:, -1] - shared
+        union = self.ones[of].astype(np.float32) + rows[:, -1:] - shared
         np.divide(shared, np.maximum(union, 1, out=union), out=shared)
         return np.subtract(1, shared, out=shared)
 

@@ -10,6 +10,7 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from ann_benchmarks.common.dask_cluster import connected, task_error
 from ann_benchmarks.common.errors import UserError
@@ -103,7 +104,7 @@ class _SpanTask:
         from distributed import get_worker
 
         worker = get_worker()
-        with _ONE_AT_A_TIME:  # a search uses all of the worker's cores
+        with _ONE_AT_A_TIME, threadpool_limits(1, user_api="blas"):  # a search uses all of the worker's cores
             try:
                 rows = _opened(pickle.dumps(self.opener))
                 found = _look(rows, min(self.span.start, len(rows)))

@@ -30,8 +30,8 @@ def exact_distances(
     `fetch` returns rows by ascending numbers; each is fetched once, a few MiB at a time.
     """
     order = np.argsort(row, kind="stable")
-    numbers, first = np.unique(row[order], return_index=True)
-    first = np.append(first, len(row))
+    first = np.flatnonzero(np.diff(row[order], prepend=-1))
+    numbers, first = row[order[first]], np.append(first, len(row))
     distances = np.empty(len(row))
     width = 8 * queries.shape[1]
     step = max(1, COMPUTED_AT_ONCE // width)
@@ -42,8 +42,8 @@ def exact_distances(
         vector_of = np.repeat(np.arange(len(vectors)), np.diff(first[part.start : part.stop + 1]))
         for at in range(0, end - begin, step):
             pairs = order[begin + at : min(begin + at + step, end)]
-            found = vectors[vector_of[at : at + step]]
-            distances[pairs] = pair_distances(metric, queries[query[pairs]], found)
+            found = vectors.take(vector_of[at : at + step], axis=0)
+            distances[pairs] = pair_distances(metric, queries.take(query[pairs], axis=0), found)
 
     size = max(1, FETCHED_AT_ONCE // width)
     for _ in run(compute, [slice(at, at + size) for at in range(0, len(numbers), size)]):

@@ -6,16 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from ann_benchmarks.common.errors import UserError
 
 from ..vectors.rows import Rows
 from .bounds import BadRow, DistanceBounds, bounds_for
+from .devices import HOST, SEARCH_DEVICE
 from .exact import exact_distances, nearest
 
-BLOCK_ROWS, GROUP_QUERIES = 1024, 512  # of one matrix product, at most
-BLOCK_BYTES = 8 * 2**20  # bound on a block in float64
 FEWEST_PAIRS = 2**14  # candidates of a group that are kept without a look at their bounds
 FINAL_AT_ONCE = 2**20  # pairs; bounds the memory of the last step
 MOST_REMEMBERED = 32  # vectors
@@ -31,7 +29,10 @@ class Problem(NamedTuple):
 
 
 class SpanNeighbors(NamedTuple):
-    """Up to k rows a query: `counts` (queries,), and ids and distances, sorted by query, distance and id."""
+    """The k nearest rows of a query, if there are so many, and some more; sorted by query.
+
+    `counts`: how many each query has, (queries,).
+    """
 
     counts: np.ndarray
     ids: np.ndarray
@@ -49,21 +50,9 @@ def search_span(
     """Find the k nearest rows of a span, of those no farther than `farthest`, (queries,), from their query.
 
     `advance` is called with the rows done. Memory: 14 bytes for each of 2 k candidates a query, 16 for each
-    pair found, and a few MiB a thread. Raises UserError for a vector without distances.
+    pair found, and a few MiB a thread. Callers keep BLAS to one thread. Raises UserError for a vector without
+    distances.
     """
-    with threadpool_limits(1, user_api="blas"):
-        return search_rows(problem, train, span, farthest, threads, advance)
-
-
-def search_rows(
-    problem: Problem,
-    train: Rows,
-    span: range,
-    farthest: np.ndarray,
-    threads: int,
-    advance: Callable[[int], object] = lambda rows: None,
-) -> SpanNeighbors:
-    """As search_span, for callers that keep BLAS to one thread themselves: to do so takes milliseconds."""
     return _Search(problem, train, span, farthest, advance).run(threads)
 
 
@@ -77,7 +66,10 @@ class _Search:
         advance: Callable[[int], object],
     ) -> None:
         self.problem, self.train, self.span, self.advance = problem, train, span, advance
-        self.block = max(16, min(BLOCK_ROWS, BLOCK_BYTES // (8 * problem.queries.shape[1])))
+        device = SEARCH_DEVICE.get()
+        self.device = device = device if problem.metric in device.metrics else HOST
+        block = min(device.block_rows, device.block_values // problem.queries.shape[1])
+        self.block = max(block // device.chunk, 1) * device.chunk
         self.repeats = Repeats(problem.k)
         self.reading = threading.Lock()
         self.next = span.start
@@ -88,14 +80,16 @@ class _Search:
         with np.errstate(all="ignore"):
             self.bounds: DistanceBounds = bounds_for(problem.metric, problem.queries, first[1])
             limits = self.bounds.limits(farthest)
-        starts = range(0, len(limits), GROUP_QUERIES)
-        self.groups = [_Group(self, at, limits[at : at + GROUP_QUERIES]) for at in starts]
+        starts = range(0, len(limits), device.group_queries)
+        self.groups = [_Group(self, at, limits[at : at + device.group_queries]) for at in starts]
+        self.shape = self.block, self.bounds.dimension + 1, min(device.group_queries, len(limits))
 
     def run(self, threads: int) -> SpanNeighbors:
+        workers = min(threads, self.device.most_threads)
         with ThreadPoolExecutor(threads) as pool:
             try:
-                self.score(0, *self.first, self.memory())
-                for worker in [pool.submit(self.work, number) for number in range(threads)]:
+                self.begin()
+                for worker in [pool.submit(self.work, number) for number in range(workers)]:
                     worker.result()
                 return self.final(pool)
             except BaseException:
@@ -103,11 +97,14 @@ class _Search:
                     self.next = self.span.stop
                 raise
 
-    def memory(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return what a thread writes again and again: a table of rows, scores, and which are near."""
-        cells = self.block * len(self.groups[0].limits)
-        table = np.empty((self.block, self.bounds.dimension + 1), np.float32)
-        return table, np.empty(cells, np.float32), np.empty(cells, bool)
+    def begin(self) -> None:
+        """Score blocks of twice as many rows each, so that few rows pass the limits of whole blocks."""
+        memory = self.device.memory(*self.shape)
+        found: tuple[int, np.ndarray] | None = self.first
+        while found is not None:
+            self.score(0, *found, memory)
+            seen = self.next - self.span.start
+            found = self.read(seen) if seen < self.block else None
 
     def read(self, most: int) -> tuple[int, np.ndarray] | None:
         """Give the next rows, in the order of the file, and the number of the first."""
@@ -123,29 +120,31 @@ class _Search:
 
     def work(self, number: int) -> None:
         """Score blocks until none is left."""
-        memory = self.memory()
+        memory = self.device.memory(*self.shape)
         while found := self.read(self.block):
             self.score(number, *found, memory)
 
     @np.errstate(all="ignore")
-    def score(self, number: int, start: int, rows: np.ndarray, memory: tuple[np.ndarray, ...]) -> None:
-        count = len(rows)
+    def score(self, number: int, start: int, rows: np.ndarray, memory: tuple[np.ndarray, Any]) -> None:
+        count, (table, room) = len(rows), memory
         numbers = np.arange(start - self.span.start, start - self.span.start + count, dtype=np.int32)
         superfluous = self.repeats.superfluous(rows, start)
         if len(superfluous):
             rows, numbers = np.delete(rows, superfluous, axis=0), np.delete(numbers, superfluous)
         if len(rows):
             try:
-                factor, row_error = self.bounds.rows(rows, memory[0])
+                row_error = self.bounds.rows(rows, table[:, : self.bounds.dimension + 1])[1]
             except BadRow as bad:
                 row = self.train.where(self.span.start + int(numbers[bad.args[0]]))
                 raise UserError(
                     f"{row} holds NaN, infinity or values too large to square; finite numbers were expected:"
                     " remove or mend it"
                 ) from None
-            for turn in range(len(self.groups)):  # threads begin apart, to not wait for one another
-                group = self.groups[(number + turn) % len(self.groups)]
-                group.compare(factor, row_error, numbers, memory)
+            end = -(-len(rows) // self.device.chunk) * self.device.chunk
+            table[len(rows) : end] = 0
+            with self.device.sent(table[:end], row_error, numbers) as block:
+                for turn in range(len(self.groups)):  # threads begin apart, to not wait for one another
+                    self.groups[(number + turn) % len(self.groups)].compare(block, room)
         self.advance(count)
 
     def final(self, pool: ThreadPoolExecutor) -> SpanNeighbors:
@@ -154,12 +153,10 @@ class _Search:
         while self.groups:
             waiting: list[tuple[np.ndarray, np.ndarray]] = []
             while self.groups and sum(len(row) for _, row in waiting) < FINAL_AT_ONCE:
-                group = self.groups.pop(0)  # its memory is needed no more
-                query, row = group.rest()
-                waiting.append((group.start + query.astype(np.int64), row))
+                waiting.append(self.groups.pop(0).rest())  # the group's memory is needed no more
             query, row = (np.concatenate(arrays) for arrays in zip(*waiting, strict=True))
             found = self.distances(query, row, self.fetch, pool.map)
-            order = nearest(query, found, row, self.problem.k)
+            order = np.argsort(query.astype(np.min_scalar_type(len(self.bounds.weights))), kind="stable")
             parts.append((query[order], row[order], found[order]))
         query, row, distances = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         counts = np.bincount(query, minlength=len(self.problem.queries))
@@ -182,72 +179,74 @@ class _Group:
     """Some queries, the rows that may be near each, and `limits`: no score above its query's limit matters.
 
     A limit is the k-th smallest upper bound that its query has seen. Where so many rows are close that bounds
-    cannot order them, float64 decides on the spot.
+    cannot order them, float64 decides on the spot. Arrays are those of the device.
     """
 
     def __init__(self, search: _Search, start: int, limits: np.ndarray) -> None:
-        self.start, self.limits = start, limits
+        device = search.device
         self._search, self._k, self._lock = search, search.problem.k, threading.Lock()
-        self._numbers = np.arange(len(limits), dtype=np.int16)  # NumPy sorts these in linear time
+        self._queries = slice(start, start + len(limits))
+        self._weights = device.put(search.bounds.weights[self._queries])
+        self._error = device.put(search.bounds.query_error[self._queries])
+        self._limits = device.put(limits)
+        self._numbers = device.put(np.arange(len(limits), dtype=device.number_type))
         # Query, row, lower and upper bound of each candidate.
-        self._pairs = [(self._numbers[:0], np.empty(0, np.int32), *np.empty((2, 0), np.float32))]
+        self._pairs: list[tuple[Any, ...]] = []
         self._count, self._most = 0, max(FEWEST_PAIRS, 2 * self._k * len(limits))
 
-    def compare(
-        self, factor: np.ndarray, row_error: np.ndarray, numbers: np.ndarray, memory: tuple[np.ndarray, ...]
-    ) -> None:
-        """Score rows of these numbers, and keep those that may be near."""
-        bounds, of = self._search.bounds, slice(self.start, self.start + len(self.limits))
-        limits, queries = self.limits, self._numbers
-        shape = len(limits), len(numbers)
-        tile = bounds.scores(of, factor, memory[1][: shape[0] * shape[1]].reshape(shape))
-        # Later on, most queries have nothing near in a block: their smallest score says so soonest.
-        some = np.flatnonzero(tile.min(axis=1) <= limits)
-        if len(some) < len(limits) / 2:
-            tile, limits, queries = tile[some], limits[some], queries[some]
-        near = memory[2][: tile.size].reshape(tile.shape)
-        hits = np.flatnonzero(np.less_equal(tile, limits[:, np.newaxis], out=near))
-        if len(hits):
-            at, row = np.divmod(hits, len(numbers))
-            query, lower = queries[at], tile.reshape(-1)[hits]
-            error = row_error[row] + bounds.query_error[of][query]
-            upper = np.nextafter(lower + error, np.float32(np.inf))
+    def compare(self, block: tuple[Any, ...], room: Any) -> None:
+        """Score rows, given with errors and numbers, and keep those that may be near."""
+        rows, row_error, numbers = block
+        device, limits = self._search.device, self._limits
+        scores = device.scores(self._search.bounds, self._queries, self._weights, rows, room)
+        query, row, lower = device.near(scores, limits, len(numbers))
+        if len(query):
+            upper = lower + (row_error[row] + self._error[query])
             with self._lock:
-                self._pairs.append((query, numbers[row], lower, upper))
+                self._pairs.append((self._numbers[query], numbers[row], lower, upper))
                 self._count += len(query)
                 if self._count > self._most:
                     self._tighten()
 
     def rest(self) -> tuple[np.ndarray, np.ndarray]:
-        """Give (query, row) of all that may be among the k nearest, sorted by query."""
+        """Give (query, row) of all that may be among the k nearest, sorted by row."""
+        if not self._pairs:
+            return np.empty(0, np.int64), np.empty(0, np.int32)
         self._tighten()
-        return self._pairs[0][:2]
+        device, (query, row, *_) = self._search.device, self._pairs[0]
+        order = device.arrays.argsort(row)
+        return self._queries.start + device.get(query[order]).astype(np.int64), device.get(row[order])
 
     def _tighten(self) -> None:
         """Bring the limits down to the k-th smallest upper bounds; forget what is above them."""
-        query, row, lower, upper = (np.concatenate(arrays) for arrays in zip(*self._pairs, strict=True))
-        order = np.argsort(query, kind="stable")
-        query, row, lower, upper = query[order], row[order], lower[order], upper[order]
-        self._lower_limits(query, upper)
-        kept = lower <= self.limits[query]
-        query, row, lower, upper = query[kept], row[kept], lower[kept], upper[kept]
-        if len(query) > self._most * 3 // 4:
-            of = self.start + query.astype(np.int64)
+        device = self._search.device
+        xp = device.arrays
+        pairs = [xp.concatenate(arrays) for arrays in zip(*self._pairs, strict=True)]
+        order = xp.argsort(pairs[3])
+        order = order[xp.argsort(pairs[0][order], stable=True)]
+        pairs = [part[order] for part in pairs]
+        self._lower_limits(pairs[0], pairs[3])
+        kept = pairs[2] <= self._limits[pairs[0]]
+        pairs = [part[kept] for part in pairs]
+        if len(pairs[0]) > self._most * 3 // 4:
+            query, row = (device.get(part) for part in pairs[:2])
+            of = self._queries.start + query.astype(np.int64)
             distances = self._search.distances(of, row, self._search.fetch_and_learn)
             order = nearest(query, distances, row, self._k)
-            query, row = query[order], row[order]
             upper = self._search.bounds.limits(distances[order], of[order])
-            self._lower_limits(query, upper)
             # Rounding to float32 and the step up moved them by less than two steps.
             lower = np.nextafter(np.nextafter(upper, np.float32(-np.inf)), np.float32(-np.inf))
-        self._pairs, self._count = [(query, row, lower, upper)], len(query)
+            pairs = [device.put(part) for part in (query[order], row[order], lower, upper)]
+            self._lower_limits(pairs[0], pairs[3])
+        self._pairs, self._count = [tuple(pairs)], len(pairs[0])
 
-    def _lower_limits(self, query: np.ndarray, upper: np.ndarray) -> None:
-        counts = np.bincount(query, minlength=len(self.limits))
-        ends = np.cumsum(counts)
-        for number in np.flatnonzero(counts >= self._k):
-            bounds = upper[ends[number] - counts[number] : ends[number]]
-            self.limits[number] = min(self.limits[number], np.partition(bounds, self._k - 1)[self._k - 1])
+    def _lower_limits(self, query: Any, upper: Any) -> None:
+        """Take upper bounds, sorted by query and then by size."""
+        xp = self._search.device.arrays
+        first = xp.searchsorted(query, self._numbers)
+        is_known = xp.searchsorted(query, self._numbers, side="right") - first >= self._k
+        kth = upper[xp.where(is_known, first + (self._k - 1), 0)]
+        self._limits = xp.where(is_known, xp.minimum(self._limits, kth), self._limits)
 
 
 class Repeats:

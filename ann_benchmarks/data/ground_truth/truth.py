@@ -4,23 +4,26 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import atomic_path, disk_errors
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.common.sparse import SparseVectors
-from ann_benchmarks.common.text import DAMAGE
+from ann_benchmarks.common.text import DAMAGE, warn
 
 from ..vectors.rows import ArrayRows, Rows
 from .cluster import Cluster
-from .exact import nearest, nearest_sets, nearest_sparse
+from .devices import HOST, SEARCH_DEVICE
+from .exact import Run, nearest, nearest_sets, nearest_sparse
 from .span import Problem, SpanNeighbors, search_span
 
 SPAN = 2**22  # rows; what is saved at once, and a worker's task
@@ -79,22 +82,23 @@ class PartialTruth:
             if is_alike and str(file["identity"]) == self._identity:
                 self.ids, self.distances, self.done = found
 
-    def merge(self, span: int, found: SpanNeighbors) -> None:
+    def merge(self, span: int, found: SpanNeighbors, run: Run = map) -> None:
         """Take in what a span has, and save it."""
-        ends = np.concatenate(([0], np.cumsum(found.counts)))
-        for start in range(0, len(self.ids), MERGED_AT_ONCE):
-            stop = min(start + MERGED_AT_ONCE, len(self.ids))
-            new = slice(ends[start], ends[stop])
-            which = start + np.flatnonzero(found.counts[start:stop])
-            if not len(which):
-                continue
-            k = self.ids.shape[1]
+        ends, k = np.concatenate(([0], np.cumsum(found.counts))), self.ids.shape[1]
+
+        def merge_part(queries: slice) -> None:
+            new = slice(ends[queries.start], ends[min(queries.stop, len(self.ids))])
+            which = queries.start + np.flatnonzero(found.counts[queries])
             of = np.concatenate((np.repeat(which, k), np.repeat(which, found.counts[which])))
             ids = np.concatenate((self.ids[which].reshape(-1), found.ids[new]))
             distances = np.concatenate((self.distances[which].reshape(-1), found.distances[new]))
             order = nearest(of, distances, ids, k)
             self.ids[which] = ids[order].reshape(-1, k)
             self.distances[which] = distances[order].reshape(-1, k)
+
+        starts = range(0, len(self.ids), MERGED_AT_ONCE)
+        for _ in run(merge_part, [slice(start, start + MERGED_AT_ONCE) for start in starts]):
+            pass
         self.done[span] = True
         if self._path is not None:
             self._save(self._path)
@@ -134,10 +138,16 @@ def ground_truth(
         raise UserError(
             f"{k} neighbours requested, but there are only {len(train)} training rows; request fewer"
         )
+    device, is_sparse = SEARCH_DEVICE.get(), isinstance(queries, SparseVectors)
+    if device is not HOST and (is_sparse or metric not in device.metrics):
+        what = "sparse vectors" if is_sparse else metric
+        warn(
+            f"the GPU searches dense vectors under {', '.join(device.metrics)} only; the CPU searches {what}"
+        )
     if metric == "jaccard" and getattr(train[0], "dtype", None) != np.bool_:
         with _bar(len(queries), 0, "query", options.progress) as bar:
             return nearest_sets(train, queries, k, bar.update)
-    if isinstance(queries, SparseVectors):
+    if is_sparse:
         with _bar(len(train), 0, "row", options.progress) as bar:
             return nearest_sparse(metric, train, queries, k, bar.update)
     train = train if isinstance(train, Rows) else ArrayRows(train, "training")
@@ -157,7 +167,11 @@ def ground_truth(
     def farthest() -> np.ndarray:
         return truth.distances[:, -1]
 
-    with _bar(len(train), done, "row", options.progress) as bar:
+    with (
+        _bar(len(train), done, "row", options.progress) as bar,
+        ThreadPoolExecutor(usable_cores()) as pool,
+        threadpool_limits(1, user_api="blas"),
+    ):
         if options.scheduler and missing:
             if options.opener is None:
                 raise UserError("a cluster's workers need a way to open the dataset; this one has none")
@@ -169,7 +183,7 @@ def ground_truth(
                 for number, span in missing.items()
             )
         for number, part in found:
-            truth.merge(number, part)
+            truth.merge(number, part, pool.map)
     return truth.ids, truth.distances
 
 
