@@ -1,4 +1,4 @@
-"""Where the libraries are that an extension loads; the installation keeps their folders for LD_LIBRARY_PATH."""
+"""The folders of the libraries that an extension loads, kept with the installation for LD_LIBRARY_PATH."""
 
 import os
 import re
