@@ -105,7 +105,7 @@ def test_containers_take_variables_that_the_plugins_read() -> None:
     assert all(name.startswith(prefix) for name in names)
     short = {name.removeprefix(prefix) for name in names}
     assert short == {"SETTINGS", "LOAD_THREADS", "CHUNK_SIZE"}
-    texts = "".join(path.read_text() for path in (ALGORITHMS / "postgres").glob("*.py"))
+    texts = "".join(path.read_text() for path in (ALGORITHMS / "postgres").rglob("*.py"))
     assert all(f'"{name}"' in texts for name in short)
 
 
