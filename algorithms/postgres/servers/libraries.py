@@ -1,4 +1,4 @@
-"""Where the libraries are that an extension loads; the installation keeps their folders for LD_LIBRARY_PATH."""
+"""Where the libraries are that an extension loads; an installation keeps the folders for LD_LIBRARY_PATH."""
 
 import os
 import re
