@@ -145,7 +145,7 @@ def test_the_copies_have_the_same_figures_and_servers(results):
     made()
     servers = {run.path: run for run in load_runs(sorted((OUT / "results").rglob("*.hdf5")))}
     before = load_runs(sorted(Path("results").rglob("*.hdf5")))
-    figures = sorted(str(sorted(run.metrics.items())) for _, run in before)
+    figures = sorted(str(sorted(run.metrics.items())) for run in before)
     assert len(figures) == 6
     assert figures == sorted(str(sorted(run.metrics.items())) for run in servers.values())
     assert {run.series.environment for run in servers.values()} == {
