@@ -44,7 +44,7 @@ def test_servers_are_counted_by_what_they_do():
     for these, counted in (
         (Replicas(2), (3, range(3), 2)),
         (Shards(2, "fdw"), (3, range(1, 3), 2)),
-        (Replicas(0), (1, range(1), 1)),
+        (Replicas(0, most=2), (1, range(1), 1)),
         (Pooled(SESSION), (1, range(1), 1)),
         (ONE_SERVER, (1, range(1), 1)),
     ):
