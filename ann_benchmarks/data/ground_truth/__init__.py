@@ -15,7 +15,7 @@ product with one limit a query, the k-th smallest upper bound so far, on the pro
 span of rows (span.py) ends with float64 distances for the few rows left. Spans are merged and saved
 (truth.py), and may be searched by the workers of a cluster (cluster.py).
 
-Memory for 10,000 queries and k = 1,000: below 1 GB, whatever the number of rows; mostly candidates (14 bytes
+Memory for 10,000 queries and k = 1,000: below 1 GB, whatever the number of rows; mostly candidates (16 bytes
 for each of 2 k a query) and what is found (16 bytes for each of k a query, twice while a span is
 merged).
 """

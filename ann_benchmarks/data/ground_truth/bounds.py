@@ -100,7 +100,7 @@ class _Moved(DistanceBounds):
         # A power of two near 1 changes no digits, and loses none near zero that UNDERFLOW does not cover.
         is_mild = 2.0**-40 <= self.scale <= 2.0**40
         if self.plain and is_mild and np.can_cast(block.dtype, np.float32):
-            np.subtract(block, self.centre, out=moved, dtype=np.float32, casting="same_kind")
+            np.subtract(block, self.centre.astype(np.float32), out=moved)
             if self.scale != 1:
                 moved *= np.float32(self.scale)
         else:

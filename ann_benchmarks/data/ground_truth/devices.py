@@ -33,7 +33,6 @@ class Device:
         self.block_rows, self.block_values, self.group_queries, self.chunk = rows, values, queries, chunk
         self.arrays, self._torch = torch or np, torch
         self.metrics = GPU_METRICS if torch else METRICS
-        self.number_type = np.int64 if torch else np.int16  # NumPy sorts these in linear time
         self.most_threads = 16 if torch else 2**10
         self._turns = threading.BoundedSemaphore(BLOCKS_AT_ONCE)
         if torch:
@@ -58,6 +57,10 @@ class Device:
         """Return NumPy's form of an array."""
         found: np.ndarray = array.cpu().numpy() if self._torch else array
         return found
+
+    def sort(self, array: Any) -> Any:
+        """Return the numbers of an array in ascending order."""
+        return self._torch.sort(array)[0] if self._torch else np.sort(array)
 
     @contextmanager
     def sent(self, *arrays: np.ndarray) -> Iterator[tuple[Any, ...]]:
@@ -99,11 +102,12 @@ class Device:
         chunk, query = at // width, at % width
         values = chunks[chunk, :, query]
         hit, place = xp.where(values <= limits[query][:, None])
-        found = query[hit], chunk[hit] * self.chunk + place, values[hit, place]
+        query, score = xp.asarray(query[hit], dtype=xp.int32), values[hit, place]
+        row = chunk[hit] * self.chunk + place
         if count < len(scores):
-            kept = found[1] < count
-            found = found[0][kept], found[1][kept], found[2][kept]
-        return found
+            kept = row < count
+            query, row, score = query[kept], row[kept], score[kept]
+        return query, row, score
 
 
 HOST = Device()

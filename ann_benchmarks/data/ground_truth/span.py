@@ -49,7 +49,7 @@ def search_span(
 ) -> SpanNeighbors:
     """Find the k nearest rows of a span, of those no farther than `farthest`, (queries,), from their query.
 
-    `advance` is called with the rows done. Memory: 14 bytes for each of 2 k candidates a query, 16 for each
+    `advance` is called with the rows done. Memory: 16 bytes for each of 2 k candidates a query, 16 for each
     pair found, and a few MiB a thread. Callers keep BLAS to one thread. Raises UserError for a vector without
     distances.
     """
@@ -189,7 +189,7 @@ class _Group:
         self._weights = device.put(search.bounds.weights[self._queries])
         self._error = device.put(search.bounds.query_error[self._queries])
         self._limits = device.put(limits)
-        self._numbers = device.put(np.arange(len(limits), dtype=device.number_type))
+        self._keys = device.put(np.arange(len(limits)) << 32)
         # Query, row, lower and upper bound of each candidate.
         self._pairs: list[tuple[Any, ...]] = []
         self._count, self._most = 0, max(FEWEST_PAIRS, 2 * self._k * len(limits))
@@ -197,13 +197,13 @@ class _Group:
     def compare(self, block: tuple[Any, ...], room: Any) -> None:
         """Score rows, given with errors and numbers, and keep those that may be near."""
         rows, row_error, numbers = block
-        device, limits = self._search.device, self._limits
+        device = self._search.device
         scores = device.scores(self._search.bounds, self._queries, self._weights, rows, room)
-        query, row, lower = device.near(scores, limits, len(numbers))
+        query, row, lower = device.near(scores, self._limits, len(numbers))
         if len(query):
             upper = lower + (row_error[row] + self._error[query])
             with self._lock:
-                self._pairs.append((self._numbers[query], numbers[row], lower, upper))
+                self._pairs.append((query, numbers[row], lower, upper))
                 self._count += len(query)
                 if self._count > self._most:
                     self._tighten()
@@ -222,11 +222,8 @@ class _Group:
         device = self._search.device
         xp = device.arrays
         pairs = [xp.concatenate(arrays) for arrays in zip(*self._pairs, strict=True)]
-        order = xp.argsort(pairs[3])
-        order = order[xp.argsort(pairs[0][order], stable=True)]
-        pairs = [part[order] for part in pairs]
         self._lower_limits(pairs[0], pairs[3])
-        kept = pairs[2] <= self._limits[pairs[0]]
+        kept = xp.where(pairs[2] <= self._limits[pairs[0]])[0]  # NumPy takes numbers sooner than a mask
         pairs = [part[kept] for part in pairs]
         if len(pairs[0]) > self._most * 3 // 4:
             query, row = (device.get(part) for part in pairs[:2])
@@ -241,12 +238,20 @@ class _Group:
         self._pairs, self._count = [tuple(pairs)], len(pairs[0])
 
     def _lower_limits(self, query: Any, upper: Any) -> None:
-        """Take upper bounds, sorted by query and then by size."""
-        xp = self._search.device.arrays
-        first = xp.searchsorted(query, self._numbers)
-        is_known = xp.searchsorted(query, self._numbers, side="right") - first >= self._k
-        kth = upper[xp.where(is_known, first + (self._k - 1), 0)]
+        """Sort upper bounds by query: float32 as whole numbers, behind the number of the query."""
+        device, keys = self._search.device, self._keys
+        xp, k = device.arrays, self._k
+        ordered = device.sort(keys[query] + _mirrored(upper.view(xp.int32)))
+        first = xp.searchsorted(ordered, keys - 2**31)
+        is_known = xp.searchsorted(ordered, keys + 2**31) - first >= k
+        bits = xp.where(is_known, ordered[xp.where(is_known, first + (k - 1), 0)] - keys, 0)
+        kth = _mirrored(xp.asarray(bits, dtype=xp.int32)).view(xp.float32)
         self._limits = xp.where(is_known, xp.minimum(self._limits, kth), self._limits)
+
+
+def _mirrored(bits: Any) -> Any:
+    """Turn the bits of float32 into whole numbers of the same order, or back: negative ones run backwards."""
+    return bits ^ ((bits >> 31) & (2**31 - 1))
 
 
 class Repeats:
