@@ -20,9 +20,9 @@ try:
     import torch
 except ImportError:
     torch = None
-GPU = torch and Device(128, 2**20, 512, 64, torch)  # PyTorch's CPU where there is no GPU
+GPU = torch and Device(128, 2**20, 1024, 64, torch)  # PyTorch's CPU where there is no GPU
 # Device, pairs kept without a look at their bounds, threads, spans.
-CUTS = [(HOST, 2**14, 1, 1), (Device(rows=64, queries=7), 100, 4, 3)]
+CUTS = [(HOST, 2**14, 1, 1), (Device(rows=64, queries=14), 100, 4, 3)]
 CUTS += [(GPU, 2**14, 1, 1), (GPU, 100, 4, 3)] if GPU else []
 
 

@@ -19,7 +19,7 @@ Terms = tuple[np.ndarray | float, np.ndarray]
 class DistanceBounds:
     """Float32 scores of rows for queries, each with a bound on how far it may be off.
 
-    A score is one matrix product of what `rows` returns (rows, dimension + 1) and `weights` (queries,
+    A score is one matrix product of what `rows` makes (rows, dimension + 1) and `weights` (queries,
     dimension + 1), unless the metric has its own `scores`; the last column carries the terms that depend on
     the row only. With E what `limits` makes of the row's exact distance, before it rounds up,
     `score <= E <= score + row_error + query_error`. Rows whose score is above a query's limit are therefore
@@ -45,8 +45,8 @@ class DistanceBounds:
         """Set weights and query_error."""
         raise NotImplementedError
 
-    def rows(self, block: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the product's other factor, made in `out`, and row_error, float32 (rows,).
+    def rows(self, block: np.ndarray, out: np.ndarray) -> np.ndarray:
+        """Make the product's other factor in `out`; return row_error, float32 (rows,).
 
         Raises BadRow for NaN, infinity and values whose squares are too large for float64.
         """
@@ -114,7 +114,7 @@ class _Moved(DistanceBounds):
         """Return what a row's score has beside the product, and the error of the score."""
         raise NotImplementedError
 
-    def rows(self, block: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def rows(self, block: np.ndarray, out: np.ndarray) -> np.ndarray:
         """Let rows pass that float32 cannot score; refuse those that have no distance."""
         out = out[: len(block)]
         squares = self.move(block, out)
@@ -128,11 +128,13 @@ class _Moved(DistanceBounds):
             out[odd] = 0
             out[odd, -1] = np.finfo(np.float32).min
             error[odd] = np.inf
-        return out, 2 * error
+        return 2 * error
 
 
 class _Euclidean(_Moved):
     """|x|^2 - 2 q.x, which is the squared distance less |q|^2."""
+
+    noise = 0.0  # a dimension: the error of the float64 formula where it is not relative to the distance
 
     def weigh(self, queries: np.ndarray, moved: np.ndarray) -> None:
         squares = _squares(moved)
@@ -140,13 +142,10 @@ class _Euclidean(_Moved):
         moved[odd], squares[odd] = 0, 0
         self.weights = _with_column(-2 * moved, 1)
         self.squares = squares + self.extra(queries)
-        self.error = self.slack * self.squares + self.noise() + self.dimension * UNDERFLOW
+        noise = self.noise * (self.dimension + 16) * self.scale**2
+        self.error = self.slack * self.squares + noise + self.dimension * UNDERFLOW
         self.error[odd] = np.inf
         self.query_error = _up(2 * self.error)
-
-    def noise(self) -> float:
-        """Return the error of the float64 formula where it is not relative to the distance."""
-        return 0.0
 
     def extra(self, vectors: np.ndarray) -> Any:
         """Return what the metric adds to the squares."""
@@ -171,9 +170,7 @@ class _Angular(_Euclidean):
     """
 
     plain = False
-
-    def noise(self) -> float:
-        return 16 * (self.dimension + 16) * FLOAT64_UNIT * self.scale**2
+    noise = 16 * FLOAT64_UNIT
 
     def extra(self, vectors: np.ndarray) -> Any:
         more = np.zeros(len(vectors), np.float32)
@@ -252,11 +249,11 @@ class _Hamming(DistanceBounds):
         self.ones = np.count_nonzero(bits, axis=1)
         self.query_error = np.full(len(queries), 0.5, np.float32)
 
-    def rows(self, block: np.ndarray, out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def rows(self, block: np.ndarray, out: np.ndarray) -> np.ndarray:
         bits, out = block.astype(bool), out[: len(block)]
         out[:, :-1] = bits
         out[:, -1] = np.count_nonzero(bits, axis=1)
-        return out, np.zeros(len(block), np.float32)
+        return np.zeros(len(block), np.float32)
 
     def limits(self, distances: np.ndarray, of: Any = ...) -> np.ndarray:
         return _up(distances * self.dimension - _per_query(distances, self.ones[of]) + 0.25)

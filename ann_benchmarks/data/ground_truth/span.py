@@ -14,6 +14,8 @@ from .bounds import BadRow, DistanceBounds, bounds_for
 from .devices import HOST, SEARCH_DEVICE
 from .exact import exact_distances, nearest
 
+SHORT = 256  # dimensions
+MOST_THREADS = 64  # each with a block; a GPU is kept busy by far fewer
 FEWEST_PAIRS = 2**14  # candidates of a group that are kept without a look at their bounds
 FINAL_AT_ONCE = 2**20  # pairs; bounds the memory of the last step
 MOST_REMEMBERED = 32  # vectors
@@ -66,8 +68,8 @@ class _Search:
         advance: Callable[[int], object],
     ) -> None:
         self.problem, self.train, self.span, self.advance = problem, train, span, advance
-        device = SEARCH_DEVICE.get()
-        self.device = device = device if problem.metric in device.metrics else HOST
+        chosen = SEARCH_DEVICE.get()
+        self.device = device = chosen if problem.metric in chosen.metrics else HOST
         block = min(device.block_rows, device.block_values // problem.queries.shape[1])
         self.block = max(block // device.chunk, 1) * device.chunk
         self.repeats = Repeats(problem.k)
@@ -80,16 +82,18 @@ class _Search:
         with np.errstate(all="ignore"):
             self.bounds: DistanceBounds = bounds_for(problem.metric, problem.queries, first[1])
             limits = self.bounds.limits(farthest)
-        starts = range(0, len(limits), device.group_queries)
-        self.groups = [_Group(self, at, limits[at : at + device.group_queries]) for at in starts]
-        self.shape = self.block, self.bounds.dimension + 1, min(device.group_queries, len(limits))
+        # Many queries make products of long vectors fastest; scores of short ones are to stay in a cache.
+        size = device.group_queries // (1 if self.bounds.dimension > SHORT else 2)
+        self.groups = [_Group(self, at, limits[at : at + size]) for at in range(0, len(limits), size)]
+        self.shape = self.block, self.bounds.dimension + 1, min(size, len(limits))
 
     def run(self, threads: int) -> SpanNeighbors:
-        workers = min(threads, self.device.most_threads)
         with ThreadPoolExecutor(threads) as pool:
             try:
                 self.begin()
-                for worker in [pool.submit(self.work, number) for number in range(workers)]:
+                for worker in [
+                    pool.submit(self.work, number) for number in range(min(threads, MOST_THREADS))
+                ]:
                     worker.result()
                 return self.final(pool)
             except BaseException:
@@ -133,7 +137,7 @@ class _Search:
             rows, numbers = np.delete(rows, superfluous, axis=0), np.delete(numbers, superfluous)
         if len(rows):
             try:
-                row_error = self.bounds.rows(rows, table[:, : self.bounds.dimension + 1])[1]
+                row_error = self.bounds.rows(rows, table)
             except BadRow as bad:
                 row = self.train.where(self.span.start + int(numbers[bad.args[0]]))
                 raise UserError(
@@ -192,7 +196,7 @@ class _Group:
         self._keys = device.put(np.arange(len(limits)) << 32)
         # Query, row, lower and upper bound of each candidate.
         self._pairs: list[tuple[Any, ...]] = []
-        self._count, self._most = 0, max(FEWEST_PAIRS, 2 * self._k * len(limits))
+        self._count, self._most = 0, max(FEWEST_PAIRS, 3 * self._k * len(limits) // 2)
 
     def compare(self, block: tuple[Any, ...], room: Any) -> None:
         """Score rows, given with errors and numbers, and keep those that may be near."""
@@ -225,7 +229,7 @@ class _Group:
         self._lower_limits(pairs[0], pairs[3])
         kept = xp.where(pairs[2] <= self._limits[pairs[0]])[0]  # NumPy takes numbers sooner than a mask
         pairs = [part[kept] for part in pairs]
-        if len(pairs[0]) > self._most * 3 // 4:
+        if len(pairs[0]) > self._most * 5 // 6:
             query, row = (device.get(part) for part in pairs[:2])
             of = self._queries.start + query.astype(np.int64)
             distances = self._search.distances(of, row, self._search.fetch_and_learn)
