@@ -8,8 +8,8 @@ from .tampering import Tampering, arrays, attrs, first, scaled, with_one
 POINTS = (
     Tampering("latencies halved", "timings", "add up to", arrays(times=lambda times: times / 2)),
     Tampering("a latency far out", "figures", "its histogram of all runs", arrays(times=with_one(3, 90.0))),
-    Tampering("a latency below 0", "readable", "not all seconds", arrays(times=with_one(3, -0.001))),
-    Tampering("a latency of NaN", "readable", "not all seconds", arrays(times=with_one(3, np.nan))),
+    Tampering("a latency below 0", "readable", "must be seconds", arrays(times=with_one(3, -0.001))),
+    Tampering("a latency of NaN", "readable", "must be seconds", arrays(times=with_one(3, np.nan))),
     Tampering("latencies all equal", "timings", "all the same",
               arrays(times=lambda t: np.full_like(t, t.mean()))),
     Tampering("fewer latencies", "timings", "were counted",

@@ -248,7 +248,7 @@ def test_a_container_gives_what_local_gives_and_nothing_else_is_in_it(docked):
         assert np.array_equal(file["neighbors"], of_local["neighbors"])
         assert np.array_equal(file["distances"], of_local["distances"])
         busy = {"others_cpu", "run_others_cpu"}  # runs this short seldom know it
-    assert set(of_local.attrs) - busy < set(file.attrs) and file.attrs["truth"] == of_local.attrs["truth"]
+        assert set(of_local.attrs) - busy < set(file.attrs) and file.attrs["truth"] == of_local.attrs["truth"]
     attrs = attributes(result)
     image = docked.engine.images.get(f"{docked.image}-handed")
     assert attrs["docker_image"] == f"{docked.image}-handed"

@@ -49,7 +49,7 @@ def count_locks(connection: psycopg.Connection[Any]) -> int:
 
 def test_more_partial_indexes_than_the_server_can_lock(plugin_server: Server, monkeypatch):
     room = LockRoom(1, 10, True)
-    monkeypatch.setattr(LockRoom, "of", lambda *_: room)
+    monkeypatch.setattr(LockRoom, "read", lambda *_: room)
     message = (
         "^10 partial indexes: the plans of queries lock 11 relations each, and the server's settings make"
         ' room for 10: set ANN_BENCHMARKS_PG_SETTINGS="max_locks_per_transaction=2"$'
@@ -87,10 +87,10 @@ def test_indexes_of_attributes_are_locked_too(plugin_server: Server, monkeypatch
         algorithm.set_query_arguments(40)
         session = algorithm._session_for(queries[0], K)
         locked = max(session.explain_and_lock(query)[1] for query in queries)
-        monkeypatch.setattr(LockRoom, "of", lambda *_: LockRoom(1, locked, True))
+        monkeypatch.setattr(LockRoom, "read", lambda *_: LockRoom(1, locked, True))
         algorithm.end_sessions()
         algorithm.query(queries[0], K)
-        monkeypatch.setattr(LockRoom, "of", lambda *_: LockRoom(1, locked - 1, True))
+        monkeypatch.setattr(LockRoom, "read", lambda *_: LockRoom(1, locked - 1, True))
         algorithm.end_sessions()
         with pytest.raises(PostgresError, match=f"^queries lock {locked} relations .* {locked - 1}: set"):
             algorithm.query(queries[0], K)
@@ -101,7 +101,7 @@ def test_indexes_of_partitions_have_room_before_they_are_built(plugin_server: Se
     queries, count = queries_of(EQUAL), len(TEXTS)
     own = {"division": "partitions", "attribute_index": "auto", "M": 5}
     room = LockRoom(1, 4 + count * 6, True)  # one too few: 4 attributes have an index of each partition
-    monkeypatch.setattr(LockRoom, "of", lambda *_: room)
+    monkeypatch.setattr(LockRoom, "read", lambda *_: room)
     message = f"^10 partitions: the plans of queries lock {room.size + 1} .* {room.size}: set"
     with pytest.raises(PostgresError, match=message), divided(queries, **own):
         pass
@@ -221,7 +221,7 @@ def test_clients_of_partitions_have_room_for_what_they_lock(
         session = algorithm._session_for(queries[0], K)
         assert max(session.explain_and_lock(query)[1] for query in queries) == locked
         for transactions, is_enough in ((-(-3 * locked // 2), True), (-(-3 * locked // 2) - 1, False)):
-            monkeypatch.setattr(LockRoom, "of", lambda *_, size=transactions: LockRoom(1, size, True))
+            monkeypatch.setattr(LockRoom, "read", lambda *_, size=transactions: LockRoom(1, size, True))
             if is_enough:
                 algorithm.open_clients(queries, K, 3).close()
             else:
@@ -247,6 +247,6 @@ def test_partitions_are_by_one_attribute(plugin_server: Server, filters: list[Fi
 def test_more_partitions_than_the_server_can_lock(plugin_server: Server, monkeypatch):
     queries = queries_of([one("uniform", "=", 5)])
     message = r"^3,000 partitions: the transactions that make them lock 9,001 .* make room for 9,000: set ANN"
-    monkeypatch.setattr(LockRoom, "of", lambda *_: LockRoom(90, 100, True))
+    monkeypatch.setattr(LockRoom, "read", lambda *_: LockRoom(90, 100, True))
     with pytest.raises(PostgresError, match=message), divided(queries, division="partitions"):
         pass

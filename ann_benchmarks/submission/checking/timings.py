@@ -16,6 +16,7 @@ MANY = 1000
 MOST_SECONDS = 1e5  # of a query
 CLOCK = 2.0  # s, that a clock is set by meanwhile; times of day are stored in whole seconds
 CPU_SLACK = 1.15  # of CPU time, which is counted in ticks
+SHARE_SLACK = 1.5  # of a share of CPU in one run, of the time of all runs
 TICKS = 0.1  # s of CPU, by which short runs may be off
 UNLIKELY = 6.0  # standard deviations of a Poisson process
 
@@ -156,7 +157,7 @@ def _client_cpu_problems(point: CheckedPoint) -> Iterator[str]:
     share = (point.number("client_cpu_share") or 0.0) * cores
     spent = (point.number("client_cpu_seconds_per_query") or 0.0) * (point.number("queries_asked") or 0.0)
     least, most = (share * (point.number(name) or 0.0) for name in ("active_seconds", "asking_seconds"))
-    if not least * (1 - SAME) <= spent <= most * (1 + SAME):
+    if not least / SHARE_SLACK <= spent <= most * SHARE_SLACK:
         said = f"{least:.3g} to {most:.3g} s"
         yield f"its clients took {spent:.3g} s of CPU, and by their share (client_cpu_share) {said}"
 
