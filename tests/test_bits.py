@@ -24,6 +24,8 @@ from ann_benchmarks.plugin import Changes
 
 from .postgres_fixtures import clustered, fitted
 
+pytestmark = pytest.mark.thorough
+
 K = 10
 VECTORS = clustered(2030, 20, seed=7)
 BITS = np.repeat(VECTORS, 5, axis=1) > np.tile([-1.0, -0.3, 0.1, 0.5, 1.0], 20)

@@ -20,6 +20,8 @@ from ann_benchmarks.algorithms.postgres.servers import Server
 from .client_answers import ids_of
 from .postgres_fixtures import clustered
 
+pytestmark = pytest.mark.thorough
+
 K = 10
 TRAIN = clustered(2000, 16, seed=11)
 QUERIES = TRAIN[:40]

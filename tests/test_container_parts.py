@@ -76,6 +76,8 @@ from ann_benchmarks.statistics.intervals import Interval
 from .conftest import ROOT
 from .programs import until
 
+pytestmark = pytest.mark.thorough
+
 DEFINITION = Definition("quick", "Plugin", "plugins.quick", "ann-benchmarks-quick", ["a"], [[1], [2]], False)
 JOB = Job(DEFINITION, [[1], [2]], "tiny", 10)
 RESULT = Path("results/tiny/10/quick/a_1.hdf5")

@@ -25,6 +25,8 @@ from ann_benchmarks.results.remarks import remarks
 from .client_answers import made_answers
 from .postgres_fixtures import clustered
 
+pytestmark = pytest.mark.thorough
+
 K = 5
 OFF, FEW = Warmup("off"), Warmup("queries", 50)
 

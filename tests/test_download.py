@@ -22,6 +22,8 @@ from ann_benchmarks.data.download import server as asking
 from .file_server import FileServer, Request
 from .programs import call_program, until
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parent.parent
 SEGMENT = 2**16
 SIZE = 1_000_003  # 16 segments, the last one short

@@ -25,6 +25,8 @@ from .client_answers import ids_of
 from .filtered_rows import QUERIES, ROWS, TEXTS, TRAIN, K, attributes, filtered, one, passes, truth
 from .sparse_data import sparse_from
 
+pytestmark = pytest.mark.thorough
+
 TABLE = attributes()
 WORD, SEEN = 'the "word"', "Seen at"
 FILTERS = [
@@ -336,7 +338,6 @@ def test_a_row_with_a_large_vector_still_fits_its_page(plugin_server: Server):
         algorithm.done()
 
 
-@pytest.mark.thorough
 def test_vectorchord_with_and_without_a_prefilter(vchord_server: Server, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(servers, "_current", vchord_server)
     queries = [FilteredVector(q, one("labels", "contains", (i % 8,))) for i, q in enumerate(QUERIES)]

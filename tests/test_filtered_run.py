@@ -22,6 +22,8 @@ from ann_benchmarks.results.runs import load_runs
 from .filtered_rows import OWN_WAY
 from .programs import call_program
 
+pytestmark = pytest.mark.thorough
+
 EXACT = {
     "module": "ann_benchmarks.algorithms.bruteforce",
     "constructor": "ExactScan",
@@ -75,7 +77,6 @@ def clients(**more):
     return {"load": Load(2, seconds=0.5, **more), "warmup": Warmup("queries", 10)}
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("more", "how"),
     [
@@ -125,7 +126,6 @@ def test_a_build_alone_serves_all_filter_sets(workspace, monkeypatch):
     ]
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("more", [PREPARED, TIMED, CLIENTS, AT_ONCE])
 @pytest.mark.parametrize("how", [{}, {"batch": True}, clients()])
 def test_a_filtered_query_goes_before_all_other_ways(workspace, monkeypatch, more, how):
@@ -282,7 +282,6 @@ def test_results_are_judged_by_the_truth_under_their_filter(workspace, capsys):
     assert said.count("run.py --dataset tiny --filter tenants:10") == 1 and len(said.splitlines()) == 1
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["../../tiny", "a\0b", "none:0.1", "uniform:9", "x" * 150])
 def test_a_result_that_names_no_filter_is_left_out(workspace, capsys, name):
     workspace.add_plugin("exact", **EXACT)

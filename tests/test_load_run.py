@@ -31,6 +31,8 @@ from ann_benchmarks.results.measurement import recall_of_each
 from .conftest import Workspace, make_dataset
 from .programs import call_program, temporary_folder, write_config
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[1]
 CLIENTS = ["--clients", "2"]
 LATENCIES = [f"latency_{name}" for name in ("p50", "p95", "p99", "p999")]
@@ -149,7 +151,6 @@ def test_the_blocks_of_the_first_run_are_not_those_of_the_warm_up(folder: Path, 
     )
 
 
-@pytest.mark.thorough
 def test_each_number_of_clients_is_a_series_and_is_found_finished(folder: Path):
     options = ("--clients", "1,3,1", "--max-queries", "3000", "--warmup", "50")
     out = measured(folder, *options)
@@ -200,7 +201,6 @@ def test_what_a_point_was_measured_with_is_told(
     assert said is None if problem is None else said == f"{path} was measured {problem}"
 
 
-@pytest.mark.thorough
 def test_clients_on_a_cluster_tell_their_settings_and_plan(folder: Path):
     with LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
@@ -218,7 +218,6 @@ def test_clients_on_a_cluster_tell_their_settings_and_plan(folder: Path):
     assert point["queries_asked"] == 2000
 
 
-@pytest.mark.thorough
 def test_each_rate_is_a_series_of_arrivals_of_popular_queries(folder: Path):
     rates = ("--rate", "50,100", "--duration", "0.8", "--query-order", "zipf:1.1", "--distinct-queries", "20")
     out = measured(folder, "--clients", "2", *rates, "--warmup", "50")
@@ -241,7 +240,6 @@ def test_each_rate_is_a_series_of_arrivals_of_popular_queries(folder: Path):
         assert point["wait_samples"] > 1
 
 
-@pytest.mark.thorough
 def test_the_highest_rate_that_keeps_an_objective_is_found(folder: Path):
     within = ("--slo", "p50:60ms", "--duration", "2.5")
     out = measured(folder, "--clients", "2", *within, "--warmup", "50")

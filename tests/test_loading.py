@@ -31,6 +31,8 @@ from ann_benchmarks.algorithms.postgres.table.loading import (
 )
 from ann_benchmarks.algorithms.postgres.table.tables import copy_vectors, fingerprint
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parent.parent
 TABLE = "ann_benchmarks.items_of_a_test"
 

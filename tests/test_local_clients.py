@@ -24,6 +24,8 @@ from ann_benchmarks.plugin import Plugin
 from .client_answers import ids_of
 from .programs import has_ended, until
 
+pytestmark = pytest.mark.thorough
+
 QUERIES = np.repeat(np.arange(20, dtype=np.float32), 2).reshape(20, 2)  # each is its own number, twice
 SECONDS = 0.01
 

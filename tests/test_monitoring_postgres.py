@@ -33,6 +33,8 @@ from ann_benchmarks.results.file import read_result
 from .conftest import ROOT
 from .programs import until
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def watched_table(server: Server):

@@ -36,6 +36,8 @@ from .filtered_rows import DIMENSION, QUERIES, TRAIN, K, attributes, one
 from .relay import relayed
 from .report_data import make_run
 
+pytestmark = pytest.mark.thorough
+
 BYTES = {"text": TEXT_BYTES, "vector": 4 + 4 * DIMENSION}
 BUILD = {"M": 8, "efConstruction": 32}
 

@@ -32,6 +32,8 @@ from run import every_job
 
 from .conftest import make_dataset
 
+pytestmark = pytest.mark.thorough
+
 ANSWER = "def query(self, q, n):\n    time.sleep(0.0005)\n    return list(range(n))\n"
 TURNS = ANSWER + "def set_query_arguments(self, number):\n    open('turns', 'a').write(f'{number} ')\n"
 COUNTED = ANSWER.replace("    time", "    open('queries', 'a').write('.')\n    time")
@@ -157,7 +159,6 @@ def test_an_index_is_switched_on_once_a_round() -> None:
     assert {order[0].point for order in orders} == {0, 1}
 
 
-@pytest.mark.thorough
 def test_in_the_first_round_more_clients_answer_every_query_also_for_fewer(workspace) -> None:
     make_dataset(queries=500)
     workspace.add_plugin("a", COUNTED)
@@ -179,7 +180,6 @@ def test_points_are_shown_in_the_order_of_their_arguments(workspace) -> None:
     assert re.findall(r"^a\((\d)\) +\d\.\d{4} +[\d,.]+ +-", shown, re.MULTILINE) == depths  # the table
 
 
-@pytest.mark.thorough
 def test_a_new_contender_is_measured_in_turn_with_all_others(workspace) -> None:
     workspace.add_plugin("a", ANSWER)
     workspace.run("--rounds", "4")
@@ -192,7 +192,6 @@ def test_a_new_contender_is_measured_in_turn_with_all_others(workspace) -> None:
     assert "nothing to do" not in workspace.run("--rounds", "5").stdout
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("options", [[], ["--max-n-algorithms", "1"]])
 def test_who_cannot_be_measured_has_nobody_measured_again(workspace, options: list[str]) -> None:
     workspace.add_plugin("a", ANSWER)
@@ -233,7 +232,6 @@ def query(self, q, n):
 """
 
 
-@pytest.mark.thorough
 def test_who_misses_the_target_puts_nobody_out_of_the_race(workspace) -> None:
     for name, arguments in (("a", [2, 0, 10]), ("b", [1, 0, 10, 2]), ("hasty", [0.1, 0, 5])):
         workspace.add_plugin(name, SEARCHED, {"args": [[x] for x in arguments]})
@@ -243,7 +241,6 @@ def test_who_misses_the_target_puts_nobody_out_of_the_race(workspace) -> None:
     assert "hasty is" not in done.stdout and "as hasty" not in done.stdout
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("options", "least", "said"),
     [
@@ -393,7 +390,6 @@ def test_shares_and_times() -> None:
 # On a real server
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("ram", ["", "1MB"])
 def test_each_turn_uses_the_index_of_its_own(tmp_path, monkeypatch, plugin_server, ram: str) -> None:
     """Two graphs of one table, by one client and by two; the search for the recall is made once for each.

@@ -16,6 +16,8 @@ from ann_benchmarks.algorithms.postgres.table import VectorColumn
 
 from .client_answers import ids_of
 
+pytestmark = pytest.mark.thorough
+
 SLEEP = "SELECT 7 FROM pg_sleep(vector_norm($1::vector))"
 # Beyond a row, it sleeps; what the rows before it filled has been sent by then.
 IN_PARTS = (

@@ -34,6 +34,8 @@ from .postgres_fixtures import copied
 from .programs import PATIENCE, temporary_folder, until
 from .vchord_archives import copied_installation
 
+pytestmark = pytest.mark.thorough
+
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
 

@@ -18,6 +18,8 @@ from ann_benchmarks.plugin import Changes
 
 from .postgres_fixtures import clustered, fitted
 
+pytestmark = pytest.mark.thorough
+
 TRAIN = clustered(900, 24, seed=2)
 OPTIONS = "SELECT reloptions FROM pg_class WHERE oid = to_regclass(%s)"
 METHOD = {"M": 8, "efConstruction": 32}
