@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import psycopg
 
-from ...clustering.cells import FORM, Cells, find_cells, spread
 from ...clustering.settings import METRICS, ClusteringError
 from .. import catalog
 from ..catalog import SCHEMA
@@ -24,6 +23,7 @@ from ..errors import PostgresError
 from ..servers import Server
 from ..table import Column, VectorColumn, row_of_an_array
 from ..table.column import RowEncoder
+from .cells import FORM, Cells, find_cells, spread
 from .engines import Router
 
 _OTHERS = "use --shard-engine client or fdw"

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from ...clustering.cells import Cells
 from ..errors import PostgresError, refusal
 from ..forms import Form, RowSource, query_sql
 from ..servers import Server
@@ -19,6 +18,7 @@ from ..session.session import QuerySession
 from ..session.statement import QueryStatement, changed
 from ..statistics import ServerWatch
 from ..table import METRICS, Column, VectorColumn
+from .cells import Cells
 
 if TYPE_CHECKING:
     from .shard import Shard

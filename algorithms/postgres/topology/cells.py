@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from .clustering import cluster
-from .sample import every_block
-from .settings import METRICS, ClusteringError, Settings
+from ...clustering.clustering import cluster
+from ...clustering.sample import every_block
+from ...clustering.settings import METRICS, ClusteringError, Settings
 
 ROOM = 1.25  # times the mean number of rows, which no place has more of
 SAMPLE_OF_A_CELL = 256
