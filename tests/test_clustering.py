@@ -344,3 +344,8 @@ def test_what_a_gpu_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", torch)
     with pytest.raises(ClusteringError, match="device 'gpu': PyTorch 2 finds no CUDA GPU: check nvidia-smi"):
         open_device(Settings([10], device="gpu"))
+
+
+def test_sparse_rows_are_refused() -> None:
+    with pytest.raises(ClusteringError, match="and are sparse: .* of numbers were expected"):
+        cluster(SimpleNamespace(shape=(10, 4)), Settings([2]))

@@ -242,3 +242,15 @@ def test_what_cannot_be_searched() -> None:
     with pytest.raises(UserError, match="unknown metric 'chebyshev'"):
         exact_neighbors("chebyshev", train, train[:1], 1)
     assert exact_neighbors("euclidean", train, train[:0], 3)[0].shape == (0, 3)
+
+
+def test_a_gpu_without_memory_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: object) -> None:
+        raise RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate\nand more")
+
+    monkeypatch.setattr(searching._Search, "run", run)
+    rows = np.zeros((9, 2), np.float32)
+    token = SEARCH_DEVICE.set(Device())
+    with pytest.raises(UserError, match="^the GPU is out of memory; end other programs on it"):
+        exact_neighbors("euclidean", rows, rows, 1, progress=False)
+    SEARCH_DEVICE.reset(token)

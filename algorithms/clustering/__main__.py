@@ -70,7 +70,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("-o", "--output", metavar="FILE", type=file_to_write, required=True, help="the NPY file to write")
     add("--sampling-factor", metavar="N", type=positive_int, default=256, help="sampled rows for each list")
     add("--iterations", metavar="N", type=positive_int, default=10, help="the most passes over the sample")
-    add("--algorithm", choices=ALGORITHMS, default="lloyd", help="hierarchical: faster, less exact")
+    add("--algorithm", choices=ALGORITHMS, default="lloyd", help="hierarchical: less exact; faster on a CPU")
     spherical = "centroids of length 1 (default: for angular and ip)"
     add("--spherical", action=argparse.BooleanOptionalAction, help=spherical)
     add("--threads", metavar="N", type=positive_int, help="of the CPU (default: one for each core)")

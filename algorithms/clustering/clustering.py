@@ -1,7 +1,7 @@
 """From rows to centroids: a sample, groups of near rows, lists inside each group, and passes over all.
 
-With about sqrt(k) groups, each with lists in proportion to its rows, a pass takes n * sqrt(k) distances
-instead of n * k.
+With about sqrt(k) groups, each with lists in proportion to its rows, a pass inside the groups takes
+n * sqrt(k) distances; one over all takes n * k.
 """
 
 import math
@@ -29,10 +29,11 @@ def cluster(rows: Any, settings: Settings, progress: bool | None = None) -> Clus
 
     `progress`: show bars; None: on a terminal only. Raises ClusteringError.
     """
-    if len(rows.shape) != 2 or not rows.shape[1] or np.dtype(rows.dtype).kind not in "fiu":
+    kind = getattr(rows, "dtype", "sparse")
+    if kind == "sparse" or len(rows.shape) != 2 or not rows.shape[1] or np.dtype(kind).kind not in "fiu":
         raise ClusteringError(
-            f"rows have the shape {tuple(rows.shape)} and are {rows.dtype}: (rows, dimension) of numbers "
-            "were expected"
+            f"rows have the shape {tuple(rows.shape)} and are {kind}: (rows, dimension) of numbers were "
+            "expected"
         )
     if settings.lists[-1] > rows.shape[0]:
         raise ClusteringError(f"{settings.lists[-1]:,} lists for {rows.shape[0]:,} rows: give fewer")

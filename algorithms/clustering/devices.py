@@ -110,7 +110,7 @@ class Gpu:
 
     @contextmanager
     def exactly(self) -> Iterator[None]:
-        """Make products in float32 within this context, at a sixth of the speed or less."""
+        """Make products in float32 within this context, at a quarter to a seventh of the speed."""
         self.xp.set_float32_matmul_precision("highest")
         try:
             yield
@@ -165,13 +165,20 @@ def open_device(settings: Settings) -> Device:
         return Cpu(settings.threads or cores())
     try:
         torch: Any = import_module("torch")
-    except ImportError:
+    except (ImportError, OSError):
         raise ClusteringError("device 'gpu' needs PyTorch, which is missing: pip install torch") from None
     if not torch.cuda.is_available():
         raise ClusteringError(
             f"device 'gpu': PyTorch {torch.__version__} finds no CUDA GPU: check nvidia-smi, and that this "
             "PyTorch is one with CUDA; or use device cpu"
         )
-    name = f"cuda:{torch.cuda.current_device()}"
-    room = int(torch.cuda.mem_get_info(name)[0] * SHARE_OF_GPU)
-    return Gpu(torch, name, f"torch {name} {torch.cuda.get_device_name(name)}", room)
+    try:
+        name = f"cuda:{torch.cuda.current_device()}"
+        room = int(torch.cuda.mem_get_info(name)[0] * SHARE_OF_GPU)
+        label = f"torch {name} {torch.cuda.get_device_name(name)}"
+    except RuntimeError as error:
+        raise ClusteringError(
+            f"device 'gpu' cannot be used ({str(error).splitlines()[0]}): end other programs on it, or use"
+            " device cpu"
+        ) from None
+    return Gpu(torch, name, label, room)

@@ -29,7 +29,7 @@ NUMBERS |= dict.fromkeys(("kmeans_iterations", "kmeans_nredo"), 2**31 - 1)
 FEWEST_LISTS = 3
 SAMPLING_FACTOR, BATCH_SIZE = 256, 100_000  # unless they are given
 COMPARED_ROWS = 10_000  # of those that are sampled, and of all
-UNLIKE = 10  # times as far apart as the means of two random samples are on average
+UNLIKE = 10  # times the squared distance of the means of two random samples, on average
 _FOLLOW = ("table_name", "column_name", "cluster_count", "distance_operator")  # from the vectors and lists
 _UNITS = {"ns": 1e-9, "µs": 1e-6, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _TIMES = {
@@ -93,7 +93,7 @@ class ClusteringOnGpu:
             return {"clustering_sample": "random rows"}
         shift = first_rows_shift(rows, self._samples)
         if shift > UNLIKE:
-            away = f"their mean is {shift**0.5:,.1f} times as far away as chance has it"
+            away = f"their mean is {shift**0.5:,.1f} times as far away as expected by chance"
             first = f"warning: the first {self._samples:,} rows, which pgpu samples, are unlike the others"
             print(f"{first} ({away}): shuffle the dataset, or expect a lower recall", flush=True)
         return {"clustering_sample": "first rows", "clustering_sample_shift": shift}
@@ -196,7 +196,7 @@ class ClusteringOnGpu:
 
 
 def first_rows_shift(rows: Any, count: int) -> float:
-    """Return how far the mean of the first rows is from that of all, squared; 1 is what chance has it."""
+    """Return how far the mean of the first rows is from that of all, squared; 1 is expected by chance."""
     size = min(COMPARED_ROWS, count)
     drawn = np.random.default_rng(0).choice(rows.shape[0], size, replace=False)
     numbers = (np.linspace(0, count - 1, size).astype(int), np.sort(drawn))

@@ -16,6 +16,8 @@ from .bounds import DistanceBounds
 
 GPU_METRICS = "euclidean", "angular", "ip", "hamming"  # their scores are a matrix product
 BLOCKS_AT_ONCE = 3  # whose scores are in a GPU's memory
+# How PyTorch and cuBLAS say it, in a RuntimeError.
+OUT_OF_MEMORY = ("out of memory", "allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
 
 class Device:
@@ -76,12 +78,7 @@ class Device:
             for array in there:
                 array.record_stream(cuda.current_stream())
         with self._turns:
-            try:
-                yield there
-            except cuda.OutOfMemoryError:
-                raise UserError(
-                    "the GPU is out of memory; end other programs on it, or use the CPU"
-                ) from None
+            yield there
 
     def scores(self, bounds: DistanceBounds, queries: slice, weights: Any, rows: Any, room: Any) -> Any:
         """Return scores, (rows, queries), in `room` if there is any."""

@@ -11,7 +11,7 @@ from ann_benchmarks.common.errors import UserError
 
 from ..vectors.rows import Rows
 from .bounds import BadRow, DistanceBounds, bounds_for
-from .devices import HOST, SEARCH_DEVICE
+from .devices import HOST, OUT_OF_MEMORY, SEARCH_DEVICE
 from .exact import exact_distances, nearest
 
 SHORT = 256  # dimensions
@@ -55,7 +55,12 @@ def search_span(
     pair found, and a few MiB a thread. Callers keep BLAS to one thread. Raises UserError for a vector without
     distances.
     """
-    return _Search(problem, train, span, farthest, advance).run(threads)
+    try:
+        return _Search(problem, train, span, farthest, advance).run(threads)
+    except RuntimeError as error:
+        if SEARCH_DEVICE.get() is HOST or not any(text in str(error) for text in OUT_OF_MEMORY):
+            raise
+    raise UserError("the GPU is out of memory; end other programs on it, or use the CPU")
 
 
 class _Search:
