@@ -12,6 +12,7 @@ import resource
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,8 @@ def cases(args: argparse.Namespace) -> Iterator[Case | Row]:
                     "inertia": found.inertia,
                 }
                 yield Row(title, {**figures, "float64's": f"{exact:.5f}"})
-            yield one_pass(title, rows, settings)
+            with closing(open_device(settings)) as device:
+                yield one_pass(title, rows[: math.ceil(args.share * count)], k, device)
 
 
 def made_rows(count: int, dimension: int, seed: int) -> np.ndarray:
@@ -90,10 +92,9 @@ def sampling(title: str, rows: np.ndarray, settings: Settings) -> Row:
     return Row(f"{title}: {count:,} rows drawn", figures)
 
 
-def one_pass(title: str, rows: np.ndarray, settings: Settings) -> Case:
+def one_pass(title: str, rows: np.ndarray, k: int, device: Device) -> Case:
     """Compare a pass with the products that it makes."""
-    device = open_device(settings)
-    here, centroids = device.put(rows), device.put(rows[: settings.lists[0]].copy())
+    here, centroids = device.put(rows), device.put(rows[:k].copy())
     kmeans = KMeans(device, here, here[0, 0], False, np.random.default_rng(0))
     lists = Lists(centroids, np.ones(len(centroids)), math.inf)
     ways = {"pass": lambda: kmeans.improve(lists), "product": product(device, here, centroids)}

@@ -68,7 +68,7 @@ NEGATED_NOUN = r"\b(is|are) (no(?! longer| lower)|none)\b"  # "is no longer" is 
 RULES = (
     Rule("functions named by a preposition or pronoun", find_names, 9, "a verb, or a noun for a property"),
     Rule("comments that are a relative clause", match_lines(RELATIVE), 1, "a sentence"),
-    Rule('"is no X" and "is none"', match_lines(NEGATED_NOUN), 4, "what must be true"),
+    Rule('"is no X" and "is none"', match_lines(NEGATED_NOUN), 3, "what must be true"),
     Rule("functions with more than 7 parameters", find_wide, 0, "a value that holds what belongs together"),
     Rule("files with more than 300 lines", find_long, 9, "two files that can be read alone"),
 )

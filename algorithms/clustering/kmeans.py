@@ -75,7 +75,7 @@ class KMeans:
         sums, counts = self.device.sums(self.rows, self.labels(centroids), len(centroids))
         if moves:
             scale = ((sums * sums).sum(1) ** 0.5 if self.spherical else counts)[:, None]
-            # Without rows, or where they cancel out, there is no mean.
+            # Without rows, or where they cancel out, a list keeps its centroid.
             means = xp.where(scale > 0, sums / xp.where(scale > 0, scale, 1), centroids)
             centroids = xp.asarray(means, dtype=xp.float32)
         # The sum of |x - c|² over a list is that of |x|², less 2 c·s for the sum s of its rows, plus |c|²

@@ -27,7 +27,7 @@ _WITHIN_THE_ROW = " WITH (toast_tuple_target = 8160)"
 class AttributedColumn(Column):
     """The vectors' column, for a table that has further columns; queries see the vectors' own alone.
 
-    These are attributes, and perhaps the rows' texts, which the planner is told nothing about.
+    These are attributes, and perhaps the rows' texts, of which the planner knows nothing.
     """
 
     def __init__(

@@ -77,7 +77,7 @@ class Engine:
         self._extension = extension
 
     def statement(
-        self, shards: Sequence["Shard"], each: Sequence[QueryStatement], wanted: Neighbors
+        self, shards: Sequence["Shard"], each: Sequence[QueryStatement], neighbors: Neighbors
     ) -> QueryStatement:
         """Return what clients send; `each` is the statement of every shard by itself."""
         raise NotImplementedError
@@ -127,21 +127,21 @@ class CoordinatorEngine(Engine):
         """Have new sessions on the shards run with these settings, and fetch this many rows at once."""
         raise NotImplementedError
 
-    def query(self, wanted: Neighbors) -> str:
+    def query(self, neighbors: Neighbors) -> str:
         """Return what clients send to the coordinator."""
-        return wanted.query(self.table)
+        return neighbors.query(self.table)
 
     def statement(
-        self, shards: Sequence["Shard"], each: Sequence[QueryStatement], wanted: Neighbors
+        self, shards: Sequence["Shard"], each: Sequence[QueryStatement], neighbors: Neighbors
     ) -> QueryStatement:
         """Return what clients send, once it is known how each shard answers what it is sent."""
         settings = each[0].settings
-        self.use(shards, settings, wanted.rerank or wanted.count)
+        self.use(shards, settings, neighbors.rerank or neighbors.count)
         statement: CoordinatorStatement = changed(
             each[0],
             CoordinatorStatement,
             parameters=self.server.connection_parameters(),
-            sql=self.query(wanted),
+            sql=self.query(neighbors),
             index=None,
             settings={**settings, **self.own_settings},
             engine=type(self),

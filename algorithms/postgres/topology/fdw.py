@@ -69,9 +69,9 @@ class FdwEngine(CoordinatorEngine):
             except psycopg.errors.InsufficientPrivilege as error:
                 raise refusal("this user may not make foreign servers", error) from None
 
-    def query(self, wanted: Neighbors) -> str:
+    def query(self, neighbors: Neighbors) -> str:
         """Return what clients send to the coordinator."""
-        return concurrent_sql([f"{SCHEMA}.{part}" for part in self._parts], wanted)
+        return concurrent_sql([f"{SCHEMA}.{part}" for part in self._parts], neighbors)
 
     def close(self) -> None:
         """Drop what open() has made; a server that does not answer keeps it until the next one is made."""
@@ -138,27 +138,27 @@ class NaiveFdwEngine(FdwEngine):
 
     is_concurrent = False
 
-    def query(self, wanted: Neighbors) -> str:
+    def query(self, neighbors: Neighbors) -> str:
         """Return what clients send to the coordinator."""
-        return wanted.query(TABLE)
+        return neighbors.query(TABLE)
 
 
-def concurrent_sql(tables: Sequence[str], wanted: Neighbors) -> str:
+def concurrent_sql(tables: Sequence[str], neighbors: Neighbors) -> str:
     """Return the query for the nearest rows of all foreign tables, which are asked at the same time.
 
     Without MATERIALIZED, PostgreSQL would merge the answers in their order, and ask one table after the
     other. The distance is among the columns of each part, or else these would not be asked together.
     """
-    comparison = wanted.form.comparison
-    columns, limit, order = "id", wanted.count, "distance"
-    if wanted.rerank is not None:
-        columns, limit, order = "id, embedding", wanted.rerank, wanted.distance
+    comparison = neighbors.form.comparison
+    columns, limit, order = "id", neighbors.count, "distance"
+    if neighbors.rerank is not None:
+        columns, limit, order = "id, embedding", neighbors.rerank, neighbors.distance
     parts = " UNION ALL ".join(
         f"(SELECT {columns}, {comparison} AS distance FROM {table} ORDER BY {comparison} LIMIT {limit})"
         for table in tables
     )
     nearest = f"WITH nearest AS MATERIALIZED ({parts})"
-    return f"{nearest} SELECT id FROM nearest ORDER BY {order} LIMIT {wanted.count}"
+    return f"{nearest} SELECT id FROM nearest ORDER BY {order} LIMIT {neighbors.count}"
 
 
 def sent_by_fdw(plan: Mapping[str, Any], parts: Sequence[str], is_concurrent: bool) -> list[str]:

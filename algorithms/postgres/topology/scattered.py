@@ -34,11 +34,11 @@ class ClientEngine(Engine):
             raise PostgresError("the shard engines client and routed need Linux: use --shard-engine fdw")
 
     def statement(
-        self, shards: Sequence["Shard"], each: Sequence[QueryStatement], wanted: Neighbors
+        self, shards: Sequence["Shard"], each: Sequence[QueryStatement], neighbors: Neighbors
     ) -> QueryStatement:
         """Return what clients send."""
         scattered = [
-            changed(one, QueryStatement, sql=scattered_sql(shard.table_name, wanted))
+            changed(one, QueryStatement, sql=scattered_sql(shard.table_name, neighbors))
             for shard, one in zip(shards, each, strict=True)
         ]
         statement: QueryStatement = changed(
@@ -47,13 +47,15 @@ class ClientEngine(Engine):
         return statement
 
 
-def scattered_sql(table: str, wanted: Neighbors) -> str:
+def scattered_sql(table: str, neighbors: Neighbors) -> str:
     """Return the query for the nearest rows of one shard with their distances, by which they are merged."""
-    source, distance = table, wanted.distance
-    if wanted.rerank is not None:
-        nearest = f"SELECT id, embedding FROM {table} ORDER BY {wanted.form.comparison} LIMIT {wanted.rerank}"
+    source, distance = table, neighbors.distance
+    if neighbors.rerank is not None:
+        nearest = (
+            f"SELECT id, embedding FROM {table} ORDER BY {neighbors.form.comparison} LIMIT {neighbors.rerank}"
+        )
         source = f"({nearest}) AS candidates"
-    return f"SELECT id, {distance} AS distance FROM {source} ORDER BY {distance} LIMIT {wanted.count}"
+    return f"SELECT id, {distance} AS distance FROM {source} ORDER BY {distance} LIMIT {neighbors.count}"
 
 
 @dataclass(frozen=True)

@@ -115,8 +115,8 @@ class ShardedTable(IndexedTable):
     def statement(self, q: Any, n: int, settings: Mapping[str, str], rerank: int | None) -> QueryStatement:
         """Return the query for the n nearest rows, in sessions with these settings; `q` is one of many."""
         each = [shard.statement(q, n, settings, rerank) for shard in self._shards]
-        wanted = Neighbors(n, self._shards[0].form, self._metric, each[0].column, rerank)
-        return self._engine.statement(self._shards, each, wanted)
+        neighbors = Neighbors(n, self._shards[0].form, self._metric, each[0].column, rerank)
+        return self._engine.statement(self._shards, each, neighbors)
 
     @property
     def session_settings(self) -> Mapping[str, str]:

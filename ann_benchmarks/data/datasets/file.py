@@ -199,7 +199,7 @@ def _checked_attributes(file: h5py.File, distance: str) -> dict[str, Any]:
 
 
 def _check_truth(arrays: Mapping[str, Any], file: h5py.File, queries: int) -> None:
-    """Raise ValueError unless these can be the neighbours, and distances, of so many queries."""
+    """Raise ValueError unless these can be the neighbours and distances of this many queries."""
     if problem := truth_problem(file, list(arrays.values())):
         raise ValueError(problem)
     shapes = {array.shape for array in arrays.values()}
