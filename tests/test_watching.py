@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -29,6 +29,8 @@ from ann_benchmarks.algorithms.postgres.servers.processes import (
 )
 from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 from ann_benchmarks.algorithms.postgres.statistics import CLIENT_APPLICATION, ServerWatch, flush_statement
+from ann_benchmarks.algorithms.postgres.statistics import watch as watch_module
+from ann_benchmarks.algorithms.postgres.statistics.watch import WaitSampler
 
 from .postgres_fixtures import copied
 from .programs import PATIENCE, temporary_folder, until
@@ -249,7 +251,21 @@ def test_bytes_that_came_from_the_disk(small: Server):
     assert 2 * warm["server_disk_bytes_read_per_query"] < 0.1 * size
 
 
-def test_the_watchs_own_backend_killed_in_the_middle(server: Server):
+@pytest.fixture
+def sleep_seen(monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
+    """Whether the samples of the latest run saw more sleeping than idling."""
+    started: list[WaitSampler] = []
+
+    class Recorded(WaitSampler):
+        def __init__(self, connection: psycopg.Connection[Any]) -> None:
+            super().__init__(connection)
+            started.append(self)
+
+    monkeypatch.setattr(watch_module, "WaitSampler", Recorded)
+    return lambda: started[-1]._seen["Timeout:PgSleep"] > started[-1]._seen["idle"]
+
+
+def test_the_watchs_own_backend_killed_in_the_middle(server: Server, sleep_seen: Callable[[], bool]):
     watch = ServerWatch(server, "pg_class", None)
     with closing(watch), client(server) as connection:
         with watch.running():
@@ -259,22 +275,28 @@ def test_the_watchs_own_backend_killed_in_the_middle(server: Server):
         assert "machine_busy_share" in watch.facts(1)
         assert blocks(watch.facts(1))  # over a new connection
         with watch.running():  # the next run is seen again
-            connection.execute(f"SELECT pg_sleep({PATIENCE})")
+            until(lambda: bool(connection.execute("SELECT pg_sleep(0.2)")) and sleep_seen())
         facts = watch.facts(1)
         assert blocks(facts)
-        # A look may find the session before its statement begins, or after.
         assert next(iter(json.loads(facts["wait_events"]))) == "Timeout:PgSleep"
 
 
-def test_a_server_that_dies_leaves_the_clients_error_as_it_is(server_folder: Path):
+def test_a_server_that_dies_leaves_the_clients_error_as_it_is(
+    server_folder: Path, sleep_seen: Callable[[], bool]
+):
     server = LocalServer(embedded_installation() / "bin", server_folder)
     server.start({"shared_buffers": "4MB"})
     watch = ServerWatch(server, "pg_class", None)
-    stop = threading.Timer(0.5 * PATIENCE, server.stop)
-    with pytest.raises(psycopg.OperationalError), client(server) as connection, watch.running():
-        stop.start()
-        connection.execute("SELECT pg_sleep(600)")
-    stop.join()
+
+    def stop_once_seen() -> None:
+        until(sleep_seen)
+        server.stop()
+
+    with ThreadPoolExecutor(1) as threads:
+        with pytest.raises(psycopg.OperationalError), client(server) as connection, watch.running():
+            stopped = threads.submit(stop_once_seen)
+            connection.execute("SELECT pg_sleep(600)")
+        stopped.result()
     assert next(iter(json.loads(watch.facts(1)["wait_events"]))) == "Timeout:PgSleep"
     assert not blocks(watch.facts(1))
     with watch.running():  # the server is not there at all
