@@ -83,8 +83,9 @@ def test_compressed_rows_are_read() -> None:
     np.testing.assert_array_equal(train, np.full((20, 3), 7.0))
 
 
-def test_old_files_without_attributes() -> None:
-    write_small(attrs={"distance": b"angular"})
+@pytest.mark.parametrize("distance", [b"angular", "cosine", "normalized"])  # the last two are VIBE's
+def test_old_files_without_attributes(distance: bytes | str) -> None:
+    write_small(attrs={"distance": distance})
     dataset, dimension = get_dataset("small")
     assert dimension == 3
     assert dataset.attrs == {"distance": "angular", "dimension": 3, "point_type": "float", "type": "dense"}
@@ -185,7 +186,7 @@ def test_damaged_files_are_named() -> None:
         ({"train": np.full((20, 3), b"x")}, "do not hold numbers"),
         ({"distances": np.ones((3, 5))}, "2 queries, but distances \\(3, 5\\)"),
         ({"neighbors": np.ones((2, 4), int)}, "neighbors \\(2, 4\\)"),
-        ({"attrs": {"distance": "cosine"}}, "its distance is 'cosine'"),
+        ({"attrs": {"distance": "chamfer"}}, "its distance is 'chamfer'"),
         ({"attrs": {}}, "its distance is 'missing', but must be one of"),
         ({"attrs": {"distance": "angular", "dimension": 4}}, "its dimension is 4 but its rows have 3"),
         ({"attrs": {"distance": "jaccard", "type": "sparse"}}, "'size_train' is missing"),

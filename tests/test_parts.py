@@ -32,6 +32,8 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServ
     remote = tmp_path / "remote"
     write_bin(remote / "base.fbin", TRAIN)
     write_bin(remote / "query.fbin", TEST)
+    write_bin(remote / "rows" / "vectors.bin", TRAIN)
+    write_bin(remote / "queries" / "vectors.bin", TEST)
     write_truth(remote / "truth.bin", "euclidean", TRAIN, TEST)
     write_truth(remote / "truth-200", "euclidean", TRAIN[:200], TEST)
     write_shards(remote / "shards", [np.arange(499, 299, -1), np.arange(300)])
@@ -49,6 +51,11 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServ
             },
             "first200": {"first_of": "whole", "rows": 200, "neighbors": url("truth-200")},
             "first100": {"first_of": "whole", "rows": 100},
+            "namesakes": {
+                "distance": "euclidean", "rows": 500, "dimension": 6, "queries": 12,
+                "train": url("rows/vectors.bin"), "test": url("queries/vectors.bin#/query.bin"),
+                "neighbors": url("truth.bin"),
+            },
             "shards": {
                 "distance": "angular", "rows": 500, "dimension": 6,
                 "train": url("shards/train-{00..01}.parquet"),
@@ -93,6 +100,13 @@ def test_a_big_ann_set_is_got_and_read_by_range(server: FileServer) -> None:
         with pytest.raises(UserError, match="--ground-truth whole --neighbors 21"):
             dataset.true_distances(21)
     assert present_names() == ["first100", "whole"]  # the first is part of the second
+
+
+def test_files_of_one_name_are_told_apart_by_what_follows_the_address(server: FileServer) -> None:
+    assert_exact("namesakes", "euclidean", TRAIN, TEST, 20)
+    assert sorted(path.name for path in Path("data/namesakes").glob("[!.]*")) == [
+        "query.bin", "truth.bin", "vectors.bin",
+    ]  # fmt: skip
 
 
 def test_of_a_cropped_set_only_the_first_rows_travel(server: FileServer) -> None:

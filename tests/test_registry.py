@@ -27,6 +27,9 @@ def test_every_dense_set_of_ann_benchmarks_has_its_own_name() -> None:
         ("laion-400m-test-ip", "laion-400m"),
         ("glove-test-cos", "glove-100-angular"),
         ("cohere-10m-cos", "cohere-10m"),
+        *((f"{name}-cos", name) for name in ("openai-5k", "cohere-5k", "cohere-50k")),
+        *((f"{name}-ip", name) for name in ("laion-5k", "laion-50k")),
+        ("wikipedia-1M", "wikipedia-1m"),
         ("sift-128-euclidean", "sift-128-euclidean"),
     ],
 )
@@ -63,6 +66,22 @@ def test_sizes_follow_from_the_format() -> None:
     assert deep.size_of(deep.train[0]) == 384 * GB + 8 and deep.size_of(deep.test) == 10_000 * 96 * 4 + 8
     assert bigann.size_of(bigann.train[0]) == 128 * GB + 8
     assert deep.size_of(deep.neighbors) is None
+    web = find_entry("msmarco-100m")
+    assert web.size_of(web.train[0]) == 8 + 101_070_374 * 768 * 4
+    assert web.size_of(web.test) == 8 + 9376 * 768 * 4
+    assert [path.name for path in find_entry("msmarco-10m").files()] == [
+        "vectors.bin.crop_nb_10000000", "query.bin", "msmarco-10M-gt100",
+    ]  # fmt: skip
+
+
+def test_the_sets_of_vibe_are_counted() -> None:
+    """19 are in its README of August 2026, and five that it calls deprecated; its paper has 18 of all."""
+    vibe = {name: entry for name, entry in registered().items() if "/vibe/" in getattr(entry, "url", "")}
+    assert len(vibe) == 24
+    for name, entry in vibe.items():
+        dimension, distance = name.split("-")[-2:]
+        words = {"normalized": "angular", "cosine": "angular"}
+        assert (entry.dimension, entry.distance) == (int(dimension), words.get(distance, distance)), name
 
 
 def test_parts_are_expanded_in_order() -> None:

@@ -165,6 +165,8 @@ def _checked_attributes(file: h5py.File, distance: str) -> dict[str, Any]:
     """Return what a file says of itself; ValueError, or another of DAMAGE, where it is not a dataset."""
     given = {"distance": distance} if distance else {}
     attributes = {"type": "dense", "point_type": "float"} | given | _plain_attributes(file)
+    if attributes.get("distance") in ("cosine", "normalized"):  # VIBE's words
+        attributes["distance"] = "angular"
     is_sparse = attributes["type"] == "sparse"
     for key in ("train", "test", *(("size_train", "size_test") if is_sparse else ())):
         if not isinstance(file.get(key), h5py.Dataset):

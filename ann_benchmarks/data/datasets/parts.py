@@ -49,9 +49,9 @@ class FilterSource:
 class Parts:
     """Addresses of the files, and what is known of them beforehand.
 
-    An address is a URL, whose file lies in data/FOLDER/, or a path, relative to data/. `test` may be
-    train[:N], the first N rows. Where `whole_rows` is given, the file has that many; only the first `rows` of
-    them belong to the dataset.
+    An address is a URL, whose file lies in data/FOLDER/ under its own name or that after "#/", or a path,
+    relative to data/. `test` may be train[:N], the first N rows. Where `whole_rows` is given, the file has
+    that many; only the first `rows` of them belong to the dataset.
     """
 
     name: str
@@ -119,7 +119,9 @@ class Parts:
         """Bytes of the file of an address as published, where its format tells."""
         rows = (self.whole_rows or self.rows) if address in self.train else self.queries
         suffix = Path(address).suffix
-        if suffix not in BIG_ANN_TYPES or rows is None or self.dimension is None or len(self.train) > 1:
+        if address == self.neighbors or suffix not in BIG_ANN_TYPES:
+            return None
+        if rows is None or self.dimension is None or len(self.train) > 1:
             return None
         return big_ann_bytes(suffix, rows, self.dimension)
 

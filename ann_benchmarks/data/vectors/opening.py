@@ -14,7 +14,8 @@ from .files import TexmexRows, open_big_ann, open_hdf5, open_npy, open_npz
 from .reading import format_suffix, reading
 from .rows import FirstRows, JoinedRows, Rows
 
-BIG_ANN_TYPES = {".fbin": "<f4", ".u8bin": "u1", ".i8bin": "i1"}
+# Some of big-ann-benchmarks' files of floats are called .bin.
+BIG_ANN_TYPES = {".fbin": "<f4", ".u8bin": "u1", ".i8bin": "i1", ".bin": "<f4"}
 TEXMEX_TYPES = {".fvecs": "<f4", ".bvecs": "u1", ".ivecs": "<i4"}
 
 
