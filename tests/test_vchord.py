@@ -19,7 +19,7 @@ from ann_benchmarks.algorithms.postgres.module import PostgresANN
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.vchord.forms import automatic_lists, index_bytes
-from ann_benchmarks.algorithms.vchord.module import VectorChord
+from ann_benchmarks.algorithms.vchord.module import READS, VectorChord
 from ann_benchmarks.algorithms.vchordg.module import VectorChordGraph
 from ann_benchmarks.algorithms.vchordg.module import index_bytes as graph_bytes
 
@@ -63,6 +63,19 @@ def test_probes_are_one_number_a_level(vchord: Server, probes: Any, numbers: int
     algorithm = VectorChord("euclidean", {"lists": [5, 60]})
     with fitted(algorithm, TRAIN), pytest.raises(PostgresError, match=rf"has {numbers} numbers, .* 2 levels"):
         algorithm.set_query_arguments(probes)
+
+
+def test_codes_and_vectors_are_read_in_each_way(vchord: Server):
+    algorithm = VectorChord("euclidean", {"lists": 60})
+    with fitted(algorithm, TRAIN):
+        found = []
+        for way in READS:
+            algorithm.set_query_arguments(10, io_search=way, io_rerank=way)
+            assert algorithm.query_settings["vchordrq.io_search"] == way
+            found.append([list(algorithm.query(query, K)) for query in QUERIES[:5]])
+        assert found[0] == found[1] == found[2]
+        with pytest.raises(PostgresError, match="io_rerank is 'mmap': use read_buffer, prefetch_buffer or"):
+            algorithm.set_query_arguments(10, io_rerank="mmap")
 
 
 def test_the_clustering_time_is_measured_and_stays_with_the_index(vchord: Server):

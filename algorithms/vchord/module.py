@@ -18,6 +18,7 @@ from .computed import ComputedCentroids, InternalCentroids, PgpuCentroids
 from .forms import index_bytes, vchord_form
 
 COARSER = 3  # the search for a recall looks into this many times fewer lists on each coarser level
+READS = ("read_buffer", "prefetch_buffer", "read_stream")  # the last since PostgreSQL 17
 EPSILONS = [tenth / 10 for tenth in range(41)]  # VectorChord takes 0 to 4
 
 
@@ -124,19 +125,25 @@ class VectorChord(PostgresANN):
         rerank: int | None = None,
         prefilter: str | None = None,
         max_scan_tuples: int | None = None,
+        io_search: str | None = None,
+        io_rerank: str | None = None,
     ) -> None:
         """Set how many lists are looked into, one number a level ("40,250"), and the bound `epsilon`.
 
         The larger `epsilon`, the more vectors are compared whole that their codes had ruled out. `rerank`
         sorts this many of the index's answers by the exact distances in the table. With `prefilter` on, a
-        filter is evaluated before a vector is compared whole; a scan ends after `max_scan_tuples` rows. None:
-        as VectorChord does by itself.
+        filter is evaluated before a vector is compared whole; a scan ends after `max_scan_tuples` rows. Codes
+        are read by `io_search`, whole vectors by `io_rerank`, each one of READS. None: as VectorChord does by
+        itself.
         """
-        filtering: dict[str, Any] = {}
+        optional: dict[str, Any] = {}
         if prefilter is not None:
-            filtering["prefilter"] = one_of("prefilter", prefilter, ("on", "off"))
+            optional["prefilter"] = one_of("prefilter", prefilter, ("on", "off"))
         if max_scan_tuples is not None:
-            filtering["max_scan_tuples"] = whole_number("max_scan_tuples", max_scan_tuples)
+            optional["max_scan_tuples"] = whole_number("max_scan_tuples", max_scan_tuples)
+        for name, value in {"io_search": io_search, "io_rerank": io_rerank}.items():
+            if value is not None:
+                optional[name] = one_of(name, value, READS)
         numbers = [text.strip() for text in str(probes).strip("[]").split(",") if text.strip()]
         if not all(re.fullmatch("[1-9][0-9]*", number) for number in numbers):
             raise PostgresError(
@@ -152,8 +159,8 @@ class VectorChord(PostgresANN):
         if rerank is not None:
             whole_number("rerank", rerank)
         text = ",".join(numbers)
-        self._query = named({"probes": text, "epsilon": epsilon, "rerank": rerank, **filtering})
-        settings = {"probes": text, "epsilon": epsilon, **filtering}
+        self._query = named({"probes": text, "epsilon": epsilon, "rerank": rerank, **optional})
+        settings = {"probes": text, "epsilon": epsilon, **optional}
         self.set_query_settings({f"vchordrq.{name}": value for name, value in settings.items()}, rerank)
 
     def __str__(self) -> str:
