@@ -15,7 +15,7 @@ from ..forms import Form
 from ..servers import Server
 from ..servers.caches import warm_index
 from ..servers.progress import progress_bar
-from ..settings import FILTERED_SESSION, MIB, QUERY_SESSION, size_text
+from ..settings import FILTERED_SESSION, MIB, QUERY_SESSION, shared_buffers, size_text
 from ..table import KINDS, AttributedColumn, Column, ColumnKind, attribute_kinds, quoted
 from ..table.attributed import TEXT, TEXT_BYTES
 from ..table.tables import fingerprint
@@ -34,6 +34,7 @@ class TableIndexes:
     def __init__(self, options: BuildOptions, rows: int, hooks: IndexHooks) -> None:
         """Take what the user chose for a table of `rows`; nothing is built yet."""
         self.kib = 0.0
+        self._buffers = 0  # bytes of shared_buffers that were last told
         self.facts: dict[str, Any] = {}
         self.kinds = attribute_kinds(options.attributes, rows, options.kinds)
         self.division = _division(options, self.kinds)  # None: there is one index of vectors
@@ -129,6 +130,11 @@ class TableIndexes:
 
     def prewarm(self, connection: Connection, warm: Callable[[str], str | None]) -> None:
         """Bring them into the server's memory; `warm` does so with one of vectors, and says how."""
+        size, buffers = round(self.kib * 1024), shared_buffers(connection)
+        if size and buffers != self._buffers:
+            self._buffers = buffers
+            share = f"{size / buffers:.0%} of shared_buffers"
+            print(f"index covers {share}, {size_text(size)} of {size_text(buffers)}", flush=True)
         for built in self._of_attributes:
             warm_index(connection, built.name)
         ways = [how for built in self._of_vectors if (how := warm(built.name))]

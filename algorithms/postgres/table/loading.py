@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -221,6 +222,7 @@ def load_table(
     if not is_whole:  # the server's log takes room, too
         needed += min(needed, 2 * FREEZE_BYTES) - relation_bytes(connection, name)
     server.check_disk(needed, "the vectors")
+    began = datetime.now().astimezone()
     if is_whole:
         with server.explaining("loading"):
             seconds = load_whole(connection, name, column, train, fingerprint)
@@ -229,5 +231,7 @@ def load_table(
             seconds = ChunkedLoad(server, name, column, train).run(
                 connection, fingerprint, threads, chunk_rows
             )
-    print(f"loaded {rows:,} rows in {seconds:.1f} s ({rows / seconds:,.0f} rows/s)", flush=True)
+    ended = datetime.now().astimezone()
+    times = f"{began:%Y-%m-%d %H:%M:%S} to {ended:%H:%M:%S %Z}"
+    print(f"loaded {rows:,} rows in {seconds:.1f} s ({rows / seconds:,.0f} rows/s), {times}", flush=True)
     return LoadedTable(name, seconds)
