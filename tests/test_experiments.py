@@ -9,15 +9,20 @@ import pytest
 
 from ann_benchmarks.common.command import Ended
 from ann_benchmarks.common.errors import NoDefinitionRuns, UserError
-from ann_benchmarks.data.datasets import get_dataset
-from ann_benchmarks.definitions.definition import Definition
+from ann_benchmarks.data.datasets import canonical_name, get_dataset
+from ann_benchmarks.data.datasets.registry import find_entry
+from ann_benchmarks.definitions.configs import read_configs, replace_run_groups
+from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Data, Definition, plugin_class
+from ann_benchmarks.definitions.selection import apply_settings, named_algorithms, select_definitions
 from ann_benchmarks.experiments.carrying_out import carry_out, command_of, report_arguments, step_request
+from ann_benchmarks.experiments.claims import COLUMNS
 from ann_benchmarks.experiments.findings import StepPoint, judged, selected
 from ann_benchmarks.experiments.report import report_experiment, report_of
 from ann_benchmarks.experiments.schema import FOLDER, Claim, Options, find_experiment, read_experiment
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import read_time
+from ann_benchmarks.published import published
 from ann_benchmarks.reporting.content import Chapter
 from ann_benchmarks.results.cache import CACHE_NAME
 from ann_benchmarks.results.records import Phase, Record
@@ -26,6 +31,7 @@ from ann_benchmarks.run.command_line import make_parser
 from ann_benchmarks.statistics.contests import FEWEST_ROUNDS
 from ann_benchmarks.submission.manifest import read_manifest
 from run import every_job
+from tiers.parse import parse_tiers
 
 from .hostile_yaml import EXPERIMENT
 from .programs import call_program
@@ -89,6 +95,62 @@ def test_what_no_step_can_run_without_ends_the_experiment(tmp_path):
     with pytest.raises(NoDefinitionRuns):
         carry_out(["--experiment", str(written(tmp_path, SMALL)), "--local"], make_parser(), run_step)
     assert len(ran) == 1
+
+
+PLANNED = ["comparison", "inserts", "limits", "maintenance-memory", "read-path", "year-in-review"]
+
+
+@pytest.mark.parametrize("is_mini", [False, True])
+@pytest.mark.parametrize("name", PLANNED)
+def test_arguments_fit_and_every_selection_means_a_point_that_is_planned(name, is_mini, options):
+    experiment = read_experiment(find_experiment(name), is_mini, options)
+    configs, _ = read_configs(DEFINITIONS_FOLDER)
+    planned, tiers = {}, {}
+    for step in experiment.steps:
+        request = options.parse(step.arguments)
+        entry = find_entry(canonical_name(request.dataset))
+        if step.skip or entry is None:
+            continue
+        data = Data(entry.name, entry.rows, entry.dimension, entry.distance)
+        changed = replace_run_groups(configs, step.groups)
+        found = select_definitions(changed, named_algorithms(request.algorithm), data, 10)
+        assert {named[0] for named in named_algorithms(request.algorithm)} == {one.algorithm for one in found}
+        planned[step.name] = []
+        every = (request.tiers, data.rows, data.dimension, 2**41)
+        tiers[step.name] = parse_tiers(*every) if request.tiers else []
+        for definition in apply_settings(found, request.setting):
+            plugin = plugin_class(definition).constructor(*definition.arguments)
+            for arguments in definition.points():
+                plugin.set_query_arguments(*arguments)
+                job = Job(definition, [], entry.name, 10)
+                planned[step.name].append(replace(point("a", 1.0), job=job, query_arguments=arguments))
+    for claim in experiment.claims:
+        for selection in filter(None, () if claim.not_testable else (claim.of, claim.to)):
+            steps = [selection["step"]] if "step" in selection else list(planned)
+            keys = {"algorithm", "version", "build", "query", "setting"} & {*selection}
+            points = [each for step in steps for each in planned[step]]
+            assert any(all(each.matches(key, selection[key]) for key in keys) for each in points), claim.says
+            known = {str(tier) for step in steps for tier in tiers[step]}
+            assert selection.get("tier") in {None, *known}, claim.says
+
+
+def test_every_ratio_that_the_report_states_is_a_finding(options):
+    claims = read_experiment(find_experiment("comparison"), False, options).claims
+    figures = [float(found[1]) for claim in claims if (found := re.match(r"([\d.]+) times", claim.published))]
+    for row in (row for name in ("5m", "100m", "1b") for row in published(name).table("claims").rows):
+        stated = (row["value"], 1 / row["value"])
+        assert any(one == pytest.approx(each, rel=0.05) for one in figures for each in stated), row
+
+
+def test_claims_are_one_table(tmp_path):
+    done = run(tmp_path, "--claims", program="report.py")
+    assert done.returncode == 0 and "wrote reports/claims/claims.md" in done.stdout, done.stderr
+    rows = [
+        line for line in (tmp_path / "reports/claims/claims.md").read_text().splitlines() if line[0:2] == "| "
+    ]
+    cells = [re.split(r" \| ", row.strip("| ")) for row in rows]
+    assert cells[0] == list(COLUMNS) and {len(row) for row in cells} == {len(COLUMNS)}
+    assert {row[5] for row in cells[2:]} == {"not measured", "not testable here"}
 
 
 def test_filters_of_labels_are_measured_also_in_miniature(options):
@@ -284,6 +346,13 @@ def test_a_spread_is_of_the_best_of_each_tier():
         "7 (95%: 6.08 to 8.06); from 100 to 700, measured once, at different times",
     )
     assert verdict(points[:2], "spread", **spread)[0] == "not measured"
+
+
+def test_a_share_of_waits_is_that_of_events_and_of_types():
+    waits = '{"IPC:BufferIO": 0.5, "IO:DataFileRead": 0.25, "CPU": 0.25}'
+    for metric, figure in (("wait_events.BufferIO+IO", "0.75"), ("wait_events.BufferIo", "0")):
+        assert verdict([point("a", 1.0, wait_events=waits)], "value", metric=metric, least=0)[1] == figure
+    assert verdict([point("a", 1.0)], "value", metric="wait_events.IO", least=0)[0] == "not measured"
 
 
 def test_nothing_is_divided_by_zero():

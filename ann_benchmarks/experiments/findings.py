@@ -1,11 +1,12 @@
 """Whether what others have found is found here, too."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ann_benchmarks.common.numbers import three_digits
+from ann_benchmarks.common.text import from_json
 from ann_benchmarks.fields.rows import FIELDS, chosen_fields
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.reporting.content import Finding
@@ -194,11 +195,20 @@ def value_at(at: AtRecall, metric: str) -> Value:
         low, high = at.interval or (math.nan, math.nan)
         return Value(at.qps, low, high, at)
     attrs = at.run.attrs
+    if metric.startswith("wait_events."):
+        return Value(waiting_share(attrs, metric.removeprefix("wait_events.").split("+")))
     found = at.run.metrics.get(metric, attrs.get(metric, math.nan))
     number = float(found) if isinstance(found, (int, float)) else math.nan
     names = ("recall_low", "recall_high") if metric == "recall" else ("", "")
     bounds = [float(attrs.get(name, math.nan)) for name in names]
     return Value(number, bounds[0], bounds[1])
+
+
+def waiting_share(attrs: Mapping[str, Any], names: Collection[str]) -> float:
+    """Return the share of samples in which sessions waited for events or types of events; nan if unknown."""
+    shares = from_json(attrs.get("wait_events"), dict[str, Any]())
+    waited = [share for event, share in shares.items() if {event, *event.split(":")} & {*names}]
+    return float(sum(waited)) if shares else math.nan
 
 
 def value_of_record(record: Record, path: str) -> Value:
