@@ -18,6 +18,7 @@ from ann_benchmarks.results.file import truth_mark, write_result
 from .plotting_data import make_truth
 from .report_data import make_writes
 
+SHARE = int(os.environ.get("ANN_BENCHMARKS_TEST_HOSTILE", "1"))  # how many times as many cases are tried
 GOOD = Path("results/d/10/good/x.hdf5")
 Make = Callable[[Path], None]  # makes a file from the good one that is there
 
@@ -305,6 +306,11 @@ def _record(path: Path, good: dict[str, Any], place: tuple[Any, ...], value: Any
     else:
         inner[place[-1]] = value
     path.write_text(json.dumps(content))
+
+
+def sampled(cases: list[Any], number: int, seed: int) -> list[Any]:
+    """Return some of the cases, or as many times more as are asked for."""
+    return random.Random(seed).sample(cases, min(number * SHARE, len(cases)))
 
 
 def every_case(bytes_changed: int = 300) -> list[tuple[str, Make]]:

@@ -1,16 +1,10 @@
 """Commands under attack: each case in a process of its own, in a folder of its own, within 10 s of the CPU.
 
-    python -m tests.hostile_commands --cases 2000 [--what each|options|yaml] [--seed 1]
-
-prints each failure, then the number of cases and of failures. `each` tries single options, in random order;
-`options` several of them, `yaml` files of settings. A failure is a traceback, a crash, a hang, or a message
-of more than a line.
+A failure is a traceback, a crash, a hang, or a message of more than a line.
 """
 
-import argparse
 import importlib
 import os
-import random
 import resource
 import shutil
 import signal
@@ -18,23 +12,17 @@ import socket
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from .hostile_options import COMMANDS, command_lines, each_option
-from .hostile_yaml import CONFIG, KINDS, settings_files
+from .hostile_options import COMMANDS
+from .hostile_yaml import CONFIG, KINDS
 from .plotting_data import make_result, make_truth
 
 CPU_SECONDS = 10
-# A command, its words, and a kind of file with its text.
-Case = tuple[str, list[str], tuple[str, str] | None]
 PATIENCE = 120  # s, on a machine that others use
 LONGEST_LINE = 1200
 PIPES = ["pipe", "pipe.npy", "pipe.npz", "pipe.h5", "pipe.parquet", "pipe.csr", "pipe.yml", "data/pipe.hdf5"]
@@ -162,65 +150,3 @@ def attack_once(place: Path, command: str, words: list[str], file: tuple[str, st
     finally:
         os.chdir(home)
         shutil.rmtree(outer, ignore_errors=True)
-
-
-def cases_of(what: str, number: int, start: int) -> Iterator[Case]:
-    """Yield cases: each option with each value, or generated ones."""
-    if what == "each":
-        every = each_option()
-        random.Random(start).shuffle(every)
-        yield from ((command, words, None) for command, words in every[:number])
-        return
-    found: list[Case] = []
-
-    @seed(start)
-    @settings(max_examples=number, deadline=None, database=None, phases=[Phase.generate],
-              suppress_health_check=list(HealthCheck))  # fmt: skip
-    @given(command_lines() if what == "options" else settings_files())
-    def each(case: Any) -> None:
-        if what == "options":
-            found.append((*case, None))
-        else:
-            kind, text, command, words = case
-            found.append((command, words, (kind, text)))
-
-    each()
-    yield from found
-
-
-def programme(cases: Iterable[Case]) -> tuple[int, Counter[str]]:
-    """Try cases; print those that fail, and return how many were tried and what went wrong."""
-    problems: Counter[str] = Counter()
-    tried = 0
-    load_commands()
-    with tempfile.TemporaryDirectory(prefix="hostile-commands-") as place:
-        for command, words, file in cases:
-            ended = attack_once(Path(place), command, words, file)
-            tried += 1
-            if not ended.problem:
-                continue
-            problems[f"{command}: {ended.problem}"] += 1
-            written = [word if len(word) < 80 else f"{word[:60]}...({len(word)})" for word in words]
-            print(f"FAILED (case {tried}) {command} {written} {ended.problem}")
-            if file is not None:
-                print(f"    {file[0]}: {file[1][:3000]!r}")
-            sys.stdout.flush()
-    return tried, problems
-
-
-def main() -> int:
-    """Run the programme."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--what", choices=["each", "options", "yaml"], default="each")
-    args = parser.parse_args()
-    tried, problems = programme(cases_of(args.what, args.cases, args.seed))
-    for problem, count in problems.most_common():
-        print(f"{count:5} {problem}")
-    print(f"{args.what}: cases tried: {tried}, failures: {problems.total()} of {len(problems)} kinds")
-    return 1 if problems else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

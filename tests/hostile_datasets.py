@@ -1,23 +1,17 @@
 """Files of vectors and datasets that somebody damaged or forged, and what create_dataset.py makes of them.
 
-    python -m tests.hostile_datasets [--bytes N]
-
 A case fails where a command raises anything but its own message of one short line, takes more than 10 s, runs
 what a file holds, leaves something in data/, or loses the dataset that it was to replace.
 """
 # ruff: noqa: E501 (tables of cases)
 
-import argparse
 import io
 import itertools
-import json
 import os
 import pickle
 import random
-import signal
 import struct
 import sys
-import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Iterator
@@ -284,48 +278,3 @@ def problem_of(kind: str, make: Any) -> str:
         if any(len(line) > LONGEST or not line.isprintable() for line in text.splitlines()):
             return f"a message of {len(text)} characters: {text[:80]!r}"
     return ""
-
-
-def attempt(kind: str, make: Any) -> str:
-    """Try a case in a process of its own; say what is wrong."""
-    with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
-        answer = Path(folder, "answer")
-        child = os.fork()
-        if not child:
-            os.chdir(tempfile.mkdtemp(dir=folder))
-            signal.alarm(12 * LIMIT)
-            try:
-                answer.write_text(json.dumps(problem_of(kind, make)))
-            except BaseException as error:
-                answer.write_text(json.dumps(f"{type(error).__name__}: {error}"[:200]))
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        return str(json.loads(answer.read_text())) if not status else f"ended with {status}"
-
-
-def main() -> int:
-    """Try all cases, and print what failed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--kind", nargs="+", default=["own", "dataset"])
-    parser.add_argument(
-        "--bytes", type=int, default=40, metavar="N", help="of each format, files with changed bytes"
-    )
-    args = parser.parse_args()
-    number = args.bytes
-    cases: list[tuple[str, str, Any]] = [
-        *(("own", *case) for case in own_cases(number)), *(("dataset", *case) for case in dataset_cases(number))
-    ]  # fmt: skip
-    failed = 0
-    cases = [case for case in cases if case[0] in args.kind]
-    for kind, name, make in cases:
-        if reason := attempt(kind, make):
-            failed += 1
-            print(f"{kind} {name}: {reason}", flush=True)
-    print(f"{len(cases)} cases, {failed} failed")
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

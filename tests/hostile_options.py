@@ -88,17 +88,6 @@ COMMANDS = {
 }  # fmt: skip
 
 
-def each_option():
-    """Return a command line for each option of each command with each of its hostile values."""
-    lines = []
-    for command, (words, options) in COMMANDS.items():
-        for option, values in options.items():
-            name = [option] if option else []
-            lines += [(command, [*words, *name])] if values is F else []
-            lines += [(command, [*words, *name, value]) for value in values or ()]
-    return lines
-
-
 @st.composite
 def command_lines(draw):
     """Generate a command and words for it: one to three options, each with a hostile value."""

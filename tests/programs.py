@@ -1,6 +1,8 @@
 """The project's programs as a user starts them, and folders for their servers."""
 
+import gc
 import importlib
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -18,7 +20,9 @@ import psutil
 import pytest
 import yaml
 
+from ann_benchmarks.common import command
 from ann_benchmarks.common.cli import run_command
+from ann_benchmarks.run import process
 
 ROOT = Path(__file__).parent.parent
 PATIENCE = float(os.environ.get("ANN_BENCHMARKS_TEST_PATIENCE", "1"))  # how many times slower a machine is
@@ -53,8 +57,9 @@ def call_program(
 ) -> "subprocess.CompletedProcess[str]":
     """Do what run_program does in a fork of this process, which has the program's modules already.
 
-    What the program starts is as a user has it. Its signals, and its streams but for what is written to them,
-    are tested in processes of their own.
+    So are its workers, which import plug-ins anew; servers, clients and containers are as a user has them.
+    Its signals, its streams but for what is written to them, and workers that are interpreters of their own
+    are tested by programs that are started.
     """
     words = [str(argument) for argument in arguments]
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
@@ -76,15 +81,18 @@ def _become(
 ) -> NoReturn:
     status: Any = 1
     try:
+        gc.freeze()
         os.chdir(folder)
         for number, file in enumerate(outputs, 1):
             os.dup2(file.fileno(), number)
-        sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1, errors="backslashreplace")
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
         sys.unraisablehook, threading.excepthook = sys.__unraisablehook__, threading.__excepthook__
         os.environ.clear()
         os.environ.update(environment)
         sys.path[:0] = environment.get("PYTHONPATH", "").split(":")
         sys.argv = [str(ROOT / name), *words]
+        _fork_workers()
         run_command(importlib.import_module(name.removesuffix(".py")).main)
     except SystemExit as end:
         status = end.code
@@ -95,6 +103,25 @@ def _become(
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(status)
+
+
+def _fork_workers() -> None:
+    """Have each worker be a fork of this process in place of an interpreter that imports all of it again."""
+    own_context, own_serve = multiprocessing.get_context, process.serve
+
+    def get_context(method: str | None = None) -> Any:
+        return own_context("fork" if method == "spawn" else method)
+
+    def serve(*arguments: Any) -> None:
+        for name in [one for one in sys.modules if one.startswith(("ann_benchmarks.algorithms", "plugins"))]:
+            del sys.modules[name]
+        importlib.invalidate_caches()
+        command._is_waiting = False  # as it is while a process is started
+        own_serve(*arguments)
+
+    vars(multiprocessing)["get_context"] = get_context
+    vars(process)["serve"] = serve
+    process.resource_tracker.ensure_running = lambda: None  # type: ignore[method-assign]
 
 
 def until(condition: Callable[[], object], seconds: float = 60) -> None:

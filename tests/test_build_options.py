@@ -121,14 +121,13 @@ def test_an_index_whose_cold_start_is_measured_is_not_prewarmed(workspace):
 def test_a_build_that_fails_is_counted(workspace):
     workspace.add_plugin("a-plain", "def get_memory_usage(self): return None")
     workspace.add_plugin("b-bad", "def fit(self, X): raise ValueError('no luck')")
-    workspace.add_plugin("c-slow", "def fit(self, X): time.sleep(600)")
-    run = workspace.run("--build-only", "--timeout", "15")  # long enough for the others on a busy machine
+    run = workspace.run("--build-only")
     assert run.returncode == 1
-    bad, slow = run.stderr.splitlines()
-    assert "ValueError: no luck" in bad and "not finished after 15 s (--timeout)" in slow
-    built, *failed = [line.split()[1:4] for line in run.stdout.splitlines()[-4:-1]]
-    assert built[::2] == ["built", "-"] and failed == [["failed", "-", "-"]] * 2
-    assert run.stdout.splitlines()[-1] == "3 definitions: 1 built, 2 failed"
+    (bad,) = run.stderr.splitlines()
+    assert "ValueError: no luck" in bad
+    built, failed = [line.split()[1:4] for line in run.stdout.splitlines()[-3:-1]]
+    assert built[::2] == ["built", "-"] and failed == ["failed", "-", "-"]
+    assert run.stdout.splitlines()[-1] == "2 definitions: 1 built, 1 failed"
     assert f"a-plain(): index built in {built[1]} s\n" in run.stdout
 
 

@@ -24,7 +24,7 @@ from ann_benchmarks.installing.export import export
 
 from .conftest import make_dataset
 from .postgres_fixtures import clustered
-from .programs import temporary_folder
+from .programs import call_program, temporary_folder
 from .vchord_archives import installation_with_vchord
 from .vectorscale_wheel import installation_with_vectorscale
 
@@ -119,7 +119,9 @@ def run(folder: Path, *command: str, **environment: str) -> str:
 
 
 def ours(folder: Path, program: str, *arguments: str) -> str:
-    return run(folder, sys.executable, str(REPOSITORY / program), *arguments)
+    done = call_program(program, *arguments, cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
 def make_small(folder: Path, name: str = "small") -> None:
@@ -162,7 +164,8 @@ def test_plugins_run_on_the_bare_interface(folder: Path):
 
 def test_our_results_hold_what_ann_benchmarks_reads(folder: Path):
     make_small(folder)
-    our_run(folder, "small", "pgvector_hnsw", "--warmup", "50")
+    brief = ("--warmup", "50")
+    our_run(folder, "small", "pgvector_hnsw", *brief)
     files = sorted((folder / "results" / "small" / "10" / "pgvector_hnsw").glob("*.hdf5"))
     assert "angular_M_16_efConstruction_64_10.hdf5" in [file.name for file in files]
     for file in files:
@@ -185,9 +188,7 @@ def test_our_results_hold_what_ann_benchmarks_reads(folder: Path):
             assert attrs["candidates"] == 10
             assert attrs["distance"] == "angular"
             result.create_group("metrics").create_group("knn").attrs["mean"] = 0.5  # as it caches
-    assert "nothing to do" in our_run(
-        folder, "small", "pgvector_hnsw", "--warmup", "50"
-    )  # its mark is no damage
+    assert "nothing to do" in our_run(folder, "small", "pgvector_hnsw", *brief)  # its mark is no damage
     ours(folder, "plot.py", "--dataset", "small")
 
 

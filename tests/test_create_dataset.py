@@ -14,7 +14,7 @@ from ann_benchmarks.data.datasets.catalog import dataset_table
 from ann_benchmarks.data.datasets.own import OwnVectors, create_own
 from ann_benchmarks.distance import candidate_distances
 
-from .programs import run_program
+from .programs import call_program, run_program
 from .vector_files import lists, write_hdf5
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,8 +33,8 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ann_benchmarks.distance.BLOCK_BYTES", 64 * 8 * 8)
 
 
-def run(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
-    return run_program("create_dataset.py", *arguments, env={"PYTHONDONTWRITEBYTECODE": "1"}, **options)
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return call_program("create_dataset.py", *arguments)
 
 
 def as_parquet(column: pa.Array, **others: pa.Array) -> str:
@@ -248,8 +248,8 @@ def test_a_folder_is_its_files_in_natural_order(train: str) -> None:
 
 def test_a_disk_that_fills_leaves_nothing() -> None:
     save_npy(VECTORS)
-    done = run(
-        *("--name", "mine", "--train", "v.npy", "--distance", "ip", "--queries", "9"),
+    done = run_program(
+        *("create_dataset.py", "--name", "mine", "--train", "v.npy", "--distance", "ip", "--queries", "9"),
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000)),
     )
     assert done.returncode == 1 and "Traceback" not in done.stderr

@@ -14,7 +14,7 @@ from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.results.warnings import warnings_of
 
 from .plotting_data import make_result, make_truth
-from .programs import run_program
+from .programs import call_program
 from .report_data import make_run
 
 pytestmark = pytest.mark.thorough
@@ -66,7 +66,7 @@ def test_such_queries_are_said_when_made_and_when_measured(workspace):
     np.save("train.npy", VECTORS)
     words = ("--name", "own", "--train", "train.npy", "--test", "train.npy", "--distance", "euclidean")
     for way in ((), ("--in-place", "--force")):
-        made = run_program("create_dataset.py", *words, *way)
+        made = call_program("create_dataset.py", *words, *way)
         assert made.returncode == 0
         assert "warning: 300 of 300 queries are rows of the training set" in made.stderr
     workspace.add_plugin("quick", "def query(self, q, n): return list(range(n))")

@@ -1,9 +1,8 @@
 """Damaged and forged files of vectors and datasets are one short line, and nothing is lost or half written.
 
-This is a sample; `python -m tests.hostile_datasets` tries all cases.
+This is a sample, of which ANN_BENCHMARKS_TEST_HOSTILE is the factor.
 """
 
-import random
 from pathlib import Path
 
 import h5py
@@ -16,7 +15,7 @@ from ann_benchmarks.data.datasets import get_dataset
 from ann_benchmarks.data.datasets.queries import read_truth
 from ann_benchmarks.data.vectors import open_rows
 
-from .hostile_cases import array_values
+from .hostile_cases import SHARE, array_values, sampled
 from .hostile_datasets import LONGEST, array_cases, dataset_cases, npy_header, own_cases, problem_of
 from .plotting_data import make_truth
 
@@ -43,7 +42,7 @@ def try_all(kind: str, cases: list, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_files_of_vectors_that_are_hostile(tmp_path, monkeypatch):
-    cases = random.Random(2).sample(own_cases(6), 60)
+    cases = sampled(own_cases(6 * SHARE), 60, 2)
     cases += [
         case for case in array_cases() if "objects" in case[0] or "pickle" in case[0] or "npz of" in case[0]
     ]
@@ -51,7 +50,7 @@ def test_files_of_vectors_that_are_hostile(tmp_path, monkeypatch):
 
 
 def test_datasets_that_are_hostile(tmp_path, monkeypatch):
-    assert try_all("dataset", random.Random(2).sample([*dataset_cases(20)], 30), tmp_path, monkeypatch) == {}
+    assert try_all("dataset", sampled([*dataset_cases(20 * SHARE)], 30, 2), tmp_path, monkeypatch) == {}
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.names import checked_name, name_problem
 from ann_benchmarks.plugin import Plugin
 
+from .hostile_cases import SHARE
 from .hostile_commands import PIPES, attack_once, load_commands
 from .hostile_options import DIGITS, NUMBERS, TEXTS, command_lines
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.thorough
 
 OWN = ["--name", "x", "--distance", "ip", "--neighbors", "2"]
 ALL = [*OWN, "--train", "file.npy"]
-CASES = 30  # a sample: python -m tests.hostile_commands --what options --cases 2000
+CASES = 30 * SHARE
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,12 +1,11 @@
 """Damaged and forged results are set aside with one line, and all others are still shown.
 
-This is a sample; `python -m tests.hostile_results` tries all cases.
+This is a sample, of which ANN_BENCHMARKS_TEST_HOSTILE is the factor.
 """
 
 import contextlib
 import csv
 import json
-import random
 import shutil
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from .hostile_cases import (
     every_case,
     make_good,
     replaced,
+    sampled,
     set_attribute,
     set_in_json,
 )
@@ -36,7 +36,6 @@ from .hostile_results import COMMANDS, attack, run_main
 
 pytestmark = pytest.mark.thorough
 
-SAMPLE = 40
 NUMBERS = ("count", "best_search_time", "run_count", "recall_low", "run_seconds", "tier_available", "clients")
 NO_NUMBERS = ("text", "number as text", "script", "texts", "matrix", "json deep", "opaque", "compound")
 
@@ -56,7 +55,7 @@ def other(good: Path) -> Path:
 
 
 def test_no_command_fails_on_a_sample_of_hostile_results():
-    cases = random.Random(4).sample(every_case(30), SAMPLE)
+    cases = sampled(every_case(30), 40, 4)
     assert attack(cases, ["export", "list", "show table", "compare"]) == {
         command: [] for command in ("export", "list", "show table", "compare")
     }
@@ -64,7 +63,7 @@ def test_no_command_fails_on_a_sample_of_hostile_results():
 
 @pytest.mark.parametrize("command", ["plot", "report", "site", "plot --monitoring"])
 def test_what_is_drawn_leaves_hostile_results_out(command):
-    cases = [case for case in random.Random(5).sample(every_case(30), 400) if "deep" in case[0]][:5]
+    cases = [case for case in sampled(every_case(30), 400, 5) if "deep" in case[0]][:5]
     cases += [case for case in every_case(0) if case[0].startswith("times is ")][::6]
     cases += [
         case for case in every_case(0) if case[0].startswith(("record ('phases', 1, 'name')", "starts "))
@@ -203,7 +202,7 @@ def test_a_histogram_that_is_no_numbers_is_no_histogram(good):
 def test_a_record_is_a_file_and_has_its_kinds(tmp_path):
     made = {name: make for name, make in every_case(0) if name.startswith("record")}
     path = tmp_path / "x.workload.json"
-    for name in random.Random(3).sample(sorted(made), 150):
+    for name in sampled(sorted(made), 150, 3):
         path.unlink(missing_ok=True) if not path.is_dir() else path.rmdir()
         path.touch()
         made[name](path)

@@ -10,12 +10,13 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.yaml_file import MOST_BYTES, MOST_DEPTH, YamlFile
 from ann_benchmarks.definitions.configs import MOST_POINTS, read_config, read_configs
 
+from .hostile_cases import SHARE
 from .hostile_commands import attack_once, load_commands
 from .hostile_yaml import BOMB, CONFIG, KINDS, settings_files
 
 pytestmark = pytest.mark.thorough
 
-CASES = 30  # a sample: python -m tests.hostile_commands --what yaml --cases 2000
+CASES = 30 * SHARE
 
 
 def refused(tmp_path: Path, text: str) -> str:

@@ -251,7 +251,7 @@ def test_options_that_mean_nothing(plugin_server: Server, monkeypatch: pytest.Mo
 
 def test_rows_that_say_what_they_are(plugin_server: Server):
     class Named(Watched):
-        def where(self, row: int) -> str:
+        def row_name(self, row: int) -> str:
             return f"part.npy row {row - 100}"
 
     train = vectors(1100)

@@ -20,7 +20,7 @@ from ann_benchmarks.algorithms.postgres.servers.releases import build_of
 from ann_benchmarks.installing.main import parse_arguments
 from ann_benchmarks.run.request import read_request
 
-from .programs import ROOT, run_program, temporary_folder
+from .programs import ROOT, call_program, temporary_folder
 from .test_docs import options_of
 
 pytestmark = pytest.mark.thorough
@@ -120,9 +120,9 @@ def test_the_workflows_commands_measure_two_builds_and_end_in_a_verdict(workplac
         brief(words) for words in python_lines() if words[0] != "-m"
     )
     for words in (install_base, install_head):
-        done = run_program(*words, cwd=workplace)
+        done = call_program(*words, cwd=workplace)
         assert done.returncode == 0 and ", build " in done.stdout, done.stderr
-    ran = run_program(*measure, cwd=workplace)
+    ran = call_program(*measure, cwd=workplace)
     assert ran.returncode == 0, ran.stderr + ran.stdout
     builds = {}
     for path in workplace.glob("results/*/10/*/*.hdf5"):
@@ -131,9 +131,9 @@ def test_the_workflows_commands_measure_two_builds_and_end_in_a_verdict(workplac
     folders = {tag: workplace / f"data/releases/pgvector/{tag}" for tag in ("base", "head")}
     assert builds == {f"pgvector_hnsw-{tag}": build_of(folder) for tag, folder in folders.items()}
     assert len(set(builds.values())) == 2
-    decided = run_program(*compare_both, cwd=workplace)
+    decided = call_program(*compare_both, cwd=workplace)
     assert decided.returncode in (0, 1), decided.stderr  # of a moment's measurement, either
-    bundled = run_program(*write_bundle, cwd=workplace)
+    bundled = call_program(*write_bundle, cwd=workplace)
     assert bundled.returncode == 0 and (workplace.parent / "bundle/manifest.json").is_file(), bundled.stderr
     word = "" if decided.returncode else "not shown to be "
     first = rf"\*\*B is {word}slower by more than 5%: QPS B / A is [\d.]+ \(95% interval [\d.]+ to "

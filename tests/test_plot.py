@@ -19,7 +19,7 @@ from ann_benchmarks.views.figures import LIGHT_COLORS, assign_styles, told_apart
 from ann_benchmarks.views.points import Point
 
 from .plotting_data import age, draw_metrics, dump_json, make_result, make_truth, request_of
-from .programs import run_program
+from .programs import call_program, run_program
 
 pytestmark = pytest.mark.filterwarnings("error", "ignore::ResourceWarning")
 
@@ -317,7 +317,7 @@ def test_shares_below_an_axis_are_not_written_over_each_other():
 
 def test_empty_folder_is_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = run_program("plot.py", "--dataset", "sift-128-euclidean")
+    done = call_program("plot.py", "--dataset", "sift-128-euclidean")
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr.splitlines() == [
         "error: nothing to plot for sift-128-euclidean with count 10: results/ is empty: run run.py first"

@@ -14,7 +14,7 @@ from ann_benchmarks.algorithms.postgres.servers.programs import embedded_install
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.installing import local as wheels
 
-from .programs import run_program, temporary_folder
+from .programs import call_program, temporary_folder
 
 pytestmark = pytest.mark.thorough
 
@@ -28,17 +28,17 @@ def folder():
 
 
 def test_two_releases_are_two_curves(folder):
-    installed = run_program("install.py", "--local", "--algorithm", "pgvector_hnsw:0.6.2", cwd=folder)
+    installed = call_program("install.py", "--local", "--algorithm", "pgvector_hnsw:0.6.2", cwd=folder)
     if "cannot be downloaded" in installed.stderr:
         pytest.skip(installed.stderr.strip())
     assert installed.returncode == 0, installed.stderr
     assert "pgvector 0.6.2 is installed with a PostgreSQL 16 in data/releases/pgvector" in installed.stdout
-    again = run_program("install.py", "--local", "--algorithm", "pgvector_hnsw:0.6.2", cwd=folder)
+    again = call_program("install.py", "--local", "--algorithm", "pgvector_hnsw:0.6.2", cwd=folder)
     assert "is here already" in again.stdout
     options = ("--dataset", "clustered-500-8-euclidean", "--runs", "1", "--max-n-algorithms", "1")
     one_point = ("--clients", "1", "--target-recall", "0.5", "--max-queries", "50", "--warmup", "50")
     both = ("--algorithm", "pgvector_hnsw:0.6.2", "pgvector_hnsw")
-    ran = run_program("run.py", "--local", *both, *options, *one_point, cwd=folder)
+    ran = call_program("run.py", "--local", *both, *options, *one_point, cwd=folder)
     assert ran.returncode == 0, ran.stderr + ran.stdout
     versions = {}
     for path in folder.glob("results/*/10/*/*.hdf5"):
@@ -61,7 +61,7 @@ def test_two_releases_are_two_curves(folder):
     ],
 )
 def test_a_tag_that_means_nothing_here_is_one_line(tmp_path, algorithm, said):
-    ran = run_program(
+    ran = call_program(
         "run.py", "--local", "--algorithm", algorithm, "--dataset", "clustered-300-4-euclidean", cwd=tmp_path
     )
     assert ran.returncode == 1 and said in ran.stderr, ran.stderr + ran.stdout
@@ -71,9 +71,9 @@ def test_a_tag_that_means_nothing_here_is_one_line(tmp_path, algorithm, said):
 
 def test_a_tag_does_not_go_with_tiers_nor_with_version(tmp_path):
     words = ("--dataset", "clustered-300-4-euclidean", "--tiers", "64MB:256MB")
-    ran = run_program("run.py", "--local", "--algorithm", "pgvector_hnsw:0.6.2", *words, cwd=tmp_path)
+    ran = call_program("run.py", "--local", "--algorithm", "pgvector_hnsw:0.6.2", *words, cwd=tmp_path)
     assert ran.returncode == 1 and "--tiers --local measures the one server" in ran.stderr
-    ran = run_program(
+    ran = call_program(
         "install.py", "--local", "--algorithm", "pgvector_hnsw:0.6.2", "--version", "0.7", cwd=tmp_path
     )
     assert ran.returncode == 1 and "both name a release" in ran.stderr

@@ -47,7 +47,7 @@ def test_a_build_that_ends_its_process_takes_no_other_contender_with_it(
 ) -> None:
     workspace.add_plugin(name, f"{ANSWER}def fit(self, X): {fit}\n")
     workspace.add_plugin("b", ANSWER)
-    limit = ("--timeout", "20") if reason == "--timeout" else ()  # the others have none
+    limit = ("--timeout", "6") if reason == "--timeout" else ()  # the others have none
     done = workspace.run("--rounds", "4", *limit)
     assert done.returncode == 1
     lines = done.stderr.splitlines()

@@ -12,7 +12,7 @@ from ann_benchmarks.run import checks
 from run import main
 
 from .conftest import make_dataset
-from .programs import run_program, until, without_others
+from .programs import call_program, until, without_others
 
 ANSWER = "def query(self, q, n): return list(range(n))\n"
 SLOW = """\
@@ -79,7 +79,7 @@ def test_points_on_other_vectors_of_the_same_name_are_measured_again(workspace):
     workspace.add_plugin("quick", ANSWER)
     assert workspace.run().returncode == 0
     make_dataset(rows=300)
-    drawn = run_program("plot.py", "--dataset", "tiny")
+    drawn = call_program("plot.py", "--dataset", "tiny")
     assert drawn.returncode == 1 and "other vectors of the same name" in drawn.stderr
     again = workspace.run()
     assert again.returncode == 0
@@ -144,9 +144,9 @@ def test_what_takes_too_long_is_ended(workspace):
     sleeps = "def fit(self, X): time.sleep(600)\ndef done(self): Path('done').touch()"
     workspace.add_plugin("a-sleeps", sleeps)
     workspace.add_plugin("b-quick", ANSWER)
-    run = workspace.run("--timeout", "15")  # enough for a quick one on a busy machine
+    run = workspace.run("--timeout", "6")  # enough for a quick one on a busy machine
     assert run.returncode == 1
-    assert "not finished after 15 s (--timeout)" in run.stderr
+    assert "not finished after 6 s (--timeout)" in run.stderr
     assert Path("done").exists()
     assert workspace.results() == ["tiny/10/b-quick/.hdf5"]
 

@@ -460,8 +460,7 @@ def test_an_extension_in_any_schema_is_found_or_the_schema_is_named(own_database
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="everything is within reach of the account that we run as")
-@pytest.mark.parametrize("umask", [0o027, 0o077])
-@pytest.mark.parametrize("has_data", [False, True])
+@pytest.mark.parametrize(("umask", "has_data"), [(0o077, True), (0o027, False)])
 def test_a_strict_umask_of_root_leaves_the_server_a_folder(new_folder: Path, umask: int, has_data: bool):
     """The dataset that run.py makes is in `data`; where root has closed that, the server's folder is not."""
     here = new_folder.parent

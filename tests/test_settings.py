@@ -210,13 +210,13 @@ def test_a_setting_that_is_not_in_force_is_refused_before_anything_is_loaded(
 
 @pytest.mark.parametrize(
     "given",
-    ["jit=off", "shared_buffers=4096", "shared_buffers=0.03125GB", "checkpoint_timeout=600", "wal_buffers=-1",
-     "checkpoint_completion_target=0.7", "wal_level=REPLICA", "fsync=false", "max_wal_size=1536MB",
-     "shared_preload_libraries=$libdir/vector", "cluster_name="],
+    ["jit=off shared_buffers=4096 checkpoint_timeout=600 wal_buffers=-1 wal_level=REPLICA fsync=false"
+     " shared_preload_libraries=$libdir/vector cluster_name=",
+     "shared_buffers=0.03125GB checkpoint_completion_target=0.7 max_wal_size=1536MB"],
 )  # fmt: skip
 def test_a_setting_that_is_in_force_is_taken_however_it_is_written(own_server, given: str) -> None:
     algorithm = PGVectorHNSW("euclidean", {"M": 8, "efConstruction": 32})
-    algorithm.use_settings(dict([given.split("=")]))
+    algorithm.use_settings(dict(word.split("=") for word in given.split()))
     with fitted(algorithm, clustered(200, 4), 20):
         pass
 

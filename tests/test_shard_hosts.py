@@ -1,8 +1,6 @@
 """Shards on servers that run already: which they are, what is stored of them, and what may be wrong."""
 
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -16,7 +14,7 @@ from ann_benchmarks.algorithms.postgres.topology.shard import Shard
 from ann_benchmarks.plugin.plugin_class import PluginClass
 from ann_benchmarks.results.environment import differences, environment_of
 
-from .programs import ROOT
+from .programs import call_program
 from .relay import relayed
 from .test_shards import COUNT, DIMENSION, QUERIES, TRAIN, K, fitted, shard_servers
 
@@ -163,25 +161,26 @@ def test_hosts_of_different_versions_are_refused(hosts, monkeypatch):
 
 
 @pytest.mark.parametrize("engine", ["fdw", "client"])
-def test_a_network_that_stalls_ends_with_the_time_of_the_definition(hosts, shard_servers, new_folder, engine):
-    workspace = new_folder.parent
-    environment = {**os.environ, "ANN_BENCHMARKS_PG_DATA": str(new_folder)}
+def test_a_network_that_stalls_ends_with_the_time_of_the_definition(
+    hosts, shard_servers, server_folder, engine
+):
+    workspace = server_folder.parent
+    environment = {**os.environ, "ANN_BENCHMARKS_PG_DATA": str(server_folder)}
     command = [
-        *(sys.executable, str(ROOT / "run.py"), "--local", "--algorithm", "pgvector_exact", "--runs", "1"),
-        *("--dataset", "clustered-600-8-euclidean", "--shards", str(COUNT), "--shard-engine", engine),
+        *("--local", "--algorithm", "pgvector_exact", "--runs", "1", "--shards", str(COUNT)),
+        *("--dataset", "clustered-600-8-euclidean", "--shard-engine", engine),
     ]
 
     def run(*options):
-        words = [*command, *options]
-        return subprocess.run(words, cwd=workspace, env=environment, capture_output=True, text=True)
+        return call_program("run.py", *command, *options, cwd=workspace, env=environment)
 
     with relayed(shard_servers[2].connection_parameters()) as relay:
         relay.stalls_at = b"ORDER BY"
         place = f"{relay.parameters['host']}:{relay.parameters['port']}"
         environment[VARIABLE] = f"{hosts[0]},{place}"
-        stalled = run("--timeout", "25")
+        stalled = run("--timeout", "15")
         assert relay.is_stalled and stalled.returncode == 1, stalled.stderr
-        assert "not finished after 25 s (--timeout)" in stalled.stderr and "Traceback" not in stalled.stderr
+        assert "not finished after 15 s (--timeout)" in stalled.stderr and "Traceback" not in stalled.stderr
         assert not list(workspace.glob("results/**/*.hdf5"))
         relay.stalls_at = b""
         again = run()

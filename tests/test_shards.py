@@ -219,7 +219,7 @@ def test_the_rows_of_a_shard_are_read_by_range():
     assert rows.shape == own.shape == (len(rows), DIMENSION)
     for part in (slice(0, 5), slice(7, 8), slice(100, 999), slice(5, 5), slice(0, 50, 7), slice(None)):
         assert (rows[part] == own[part]).all()
-    assert rows.where(2) == "row 7 (from 0)"
+    assert rows.row_name(2) == "row 7 (from 0)"
     assert rows.fingerprint() != ShardRows(TRAIN, 1, 4, "mark").fingerprint()
 
 

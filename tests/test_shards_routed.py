@@ -219,7 +219,7 @@ def test_rows_of_a_cell_are_read_by_range():
         assert (rows[part] == TRAIN[own][part]).all()
         numbers = np.arange(len(own))[part]
         assert (rows.id_of(numbers) == own[part]).all()
-    assert rows.where(40) == f"row {own[40]} (from 0)"
+    assert rows.row_name(40) == f"row {own[40]} (from 0)"
     other = CellRows(TRAIN, 2, places, 3, "mark")
     by_id = dealing.ShardRows(TRAIN, 1, 3, "mark")
     assert len({rows.fingerprint(), other.fingerprint(), by_id.fingerprint()}) == 3

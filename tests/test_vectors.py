@@ -161,8 +161,8 @@ def test_parts_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     test_any_rows((rows, VECTORS))
     test_threads_share_rows((rows, VECTORS))
     equal(pickle.loads(pickle.dumps(rows))[95:305], VECTORS[95:305])
-    assert rows.where(130) == f"{tmp_path}/part_3.npy row 0 (from 0)"
-    assert rows.where(999) == f"{tmp_path}/part_11.npy row 0 (from 0)"
+    assert rows.row_name(130) == f"{tmp_path}/part_3.npy row 0 (from 0)"
+    assert rows.row_name(999) == f"{tmp_path}/part_11.npy row 0 (from 0)"
 
 
 def open_files() -> int:

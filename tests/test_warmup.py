@@ -55,6 +55,11 @@ class Server:
         self.now += 2.5
 
 
+@pytest.fixture(autouse=True)
+def warmups_are_short() -> None:
+    """Not here, where it is what is tested."""
+
+
 @pytest.fixture
 def warmed(monkeypatch: pytest.MonkeyPatch) -> Callable:
     def warmed(how: Warmup, server: Server, run_seconds: float = 0.1) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def _require_finite(rows: Any, numbers: Numbers, squares: np.ndarray) -> None:
     finite = np.isfinite(squares)
     if not finite.all():
         number = int(numbers[int(finite.argmin())])
-        name = rows.where(number) if hasattr(rows, "where") else f"row {number} (from 0)"
+        name = rows.row_name(number) if hasattr(rows, "row_name") else f"row {number} (from 0)"
         raise ClusteringError(
             f"{name} holds NaN, infinity or values too large to square; "
             "finite numbers were expected: remove or correct it"

@@ -55,7 +55,7 @@ class ProcessWorker:
         try:
             resource_tracker.ensure_running()  # else start() would unblock the signals half-way
             variables = plugin_environment() | dict(environment or {})
-            with signals_wait(), _environment(variables):  # until the worker has its handlers
+            with signals_wait(), _environment(variables), _main_left_out():  # until it has its handlers
                 self.process.start()
         except BaseException:
             if self.process.pid is not None:
@@ -133,6 +133,18 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
         yield
     finally:
         _replace_environment(before)
+
+
+@contextmanager
+def _main_left_out() -> Iterator[None]:
+    """Have a process that is just being started not import the program again: it needs a part of that."""
+    main = vars(sys.modules["__main__"])
+    file = main.pop("__file__", None)
+    try:
+        yield
+    finally:
+        if file is not None:
+            main["__file__"] = file
 
 
 def _replace_environment(variables: Mapping[str, str]) -> None:

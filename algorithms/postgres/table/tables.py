@@ -121,7 +121,7 @@ def copy_vectors(
     """
     numbers = range(train.shape[0]) if numbers is None else numbers
     block_rows = max(1, _MESSAGE_BYTES // column.row_bytes)
-    encoder = column.row_encoder(block_rows, getattr(train, "where", row_of_an_array))
+    encoder = column.row_encoder(block_rows, getattr(train, "row_name", row_of_an_array))
     if (numbered := getattr(train, "numbered", None)) is not None:
         encoder = numbered(encoder)  # a shard: its ids are those of the whole training set
     libpq = connection.pgconn

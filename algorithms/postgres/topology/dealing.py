@@ -93,9 +93,9 @@ class ShardRows:
         """Return the number in the training set of a row of the shard, or of an array of them."""
         return self._place + row * self._count
 
-    def where(self, row: int) -> str:
+    def row_name(self, row: int) -> str:
         """Name a row of the shard for an error, as the training set does."""
-        name: Callable[[int], str] = getattr(self._rows, "where", row_of_an_array)
+        name: Callable[[int], str] = getattr(self._rows, "row_name", row_of_an_array)
         return name(self.id_of(row))
 
     def fingerprint(self) -> str:

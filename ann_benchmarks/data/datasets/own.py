@@ -191,6 +191,6 @@ def _usable(vectors: Rows, metric: str) -> Iterator[tuple[int, np.ndarray]]:
     for start, block in checked(vectors, metric).blocks():
         converted = cast(vectors, start, block, STORED[metric in BIT_METRICS])
         if metric == "angular" and (zeros := ~converted.any(axis=1)).any():
-            row = vectors.where(start + int(np.argmax(zeros)))
+            row = vectors.row_name(start + int(np.argmax(zeros)))
             raise UserError(f"{row} is all zeros in float32, without an angle; correct or remove it")
         yield start, converted

@@ -120,7 +120,7 @@ class _SpanSearch:
 
     def __init__(self, problem: Problem, train: Rows, span: range, mapped: np.ndarray | None) -> None:
         self._problem, self._span = problem, span
-        self._where: Callable[[int], str] = lambda row: train.where(span.start + row)
+        self._row_name: Callable[[int], str] = lambda row: train.row_name(span.start + row)
         self._rows = train[span.start : span.stop] if mapped is None else mapped[span.start : span.stop]
 
     def all(self, tasks: Iterator[_Task], truth: PartialTruth) -> Iterator[tuple[int, SpanNeighbors]]:
@@ -147,7 +147,7 @@ class _SpanSearch:
     def _one(self, task: _Task, farthest: np.ndarray, threads: int) -> SpanNeighbors:
         metric, queries, k = self._problem
         own = Problem(metric, queries[task.queries], k)
-        chosen = _ChosenRows(self._rows, task.rows, self._where)
+        chosen = _ChosenRows(self._rows, task.rows, self._row_name)
         if not len(task.rows):
             found = SpanNeighbors(np.zeros(len(task.queries), np.int64), np.empty(0, np.int64), np.empty(0))
         elif len(task.rows) * len(task.queries) <= FEW_PAIRS:
@@ -163,7 +163,7 @@ class _ChosenRows(Rows):
     """Some rows of an array, by ascending numbers."""
 
     def __init__(self, array: np.ndarray, numbers: np.ndarray, where: Callable[[int], str]) -> None:
-        self._array, self._numbers, self._where = array, numbers, where
+        self._array, self._numbers, self._row_name = array, numbers, where
         self.shape, self.dtype = (len(numbers), array.shape[1]), array.dtype
 
     def read(self, start: int, stop: int) -> np.ndarray:
@@ -174,9 +174,9 @@ class _ChosenRows(Rows):
         """Return rows, in an array of their own."""
         return self._array[self._numbers[numbers]]
 
-    def where(self, row: int) -> str:
+    def row_name(self, row: int) -> str:
         """Say which row this is of all, for an error."""
-        return self._where(int(self._numbers[row]))
+        return self._row_name(int(self._numbers[row]))
 
 
 def _search_exactly(problem: Problem, rows: _ChosenRows) -> SpanNeighbors:
@@ -187,7 +187,7 @@ def _search_exactly(problem: Problem, rows: _ChosenRows) -> SpanNeighbors:
     bad = np.flatnonzero(~np.isfinite(distances))
     if len(bad):
         raise UserError(
-            f"{rows.where(int(row[bad[0]]))}, or query {query[bad[0]]} (from 0) of its filter, holds NaN,"
+            f"{rows.row_name(int(row[bad[0]]))}, or query {query[bad[0]]} (from 0) of its filter, holds NaN,"
             " infinity or values too large to square; finite numbers were expected: remove or mend it"
         )
     order = nearest(query, distances, row, problem.k)

@@ -140,7 +140,7 @@ class _Euclidean(_Moved):
         squares = _squares(moved)
         odd = ~(squares < LONGEST**2)  # float32 cannot tell what is near them: all may be
         moved[odd], squares[odd] = 0, 0
-        self.weights = _with_column(-2 * moved, 1)
+        self.weights = _widened(-2 * moved, 1)
         self.squares = squares + self.extra(queries)
         noise = self.noise * (self.dimension + 16) * self.scale**2
         self.error = self.slack * self.squares + noise + self.dimension * UNDERFLOW
@@ -156,7 +156,7 @@ class _Euclidean(_Moved):
         return squares, np.float32(self.slack) * squares
 
     def limits(self, distances: np.ndarray, of: Any = ...) -> np.ndarray:
-        return _up(self.squared(distances) + _per_query(distances, (self.error - self.squares)[of]))
+        return _up(self.squared(distances) + _broadcast(distances, (self.error - self.squares)[of]))
 
     def squared(self, distances: np.ndarray) -> np.ndarray:
         """Return the squared distances of moved vectors from those of the metric."""
@@ -197,7 +197,7 @@ class _InnerProduct(_Moved):
         lengths = np.sqrt(_squares(queries))
         self.lengths = np.where(lengths > 0, lengths, 1)
         directed = queries / self.lengths[:, np.newaxis]
-        self.weights = _with_column(-directed, 1)
+        self.weights = _widened(-directed, 1)
         self.shift = directed @ self.centre
         # The float64 formula's error is relative to the lengths before the move.
         far = self.scale * np.sqrt(self.centre @ self.centre)
@@ -208,7 +208,7 @@ class _InnerProduct(_Moved):
         return 0.0, np.float32(self.slack) * np.sqrt(squares)
 
     def limits(self, distances: np.ndarray, of: Any = ...) -> np.ndarray:
-        unit = distances / _per_query(distances, self.lengths[of]) + _per_query(distances, self.shift[of])
+        unit = distances / _broadcast(distances, self.lengths[of]) + _broadcast(distances, self.shift[of])
         return _up(self.scale * unit + self.error)
 
 
@@ -237,7 +237,7 @@ class _Manhattan(_Moved):
         return out
 
     def limits(self, distances: np.ndarray, of: Any = ...) -> np.ndarray:
-        return _up(distances * self.scale + _per_query(distances, self.error[of]))
+        return _up(distances * self.scale + _broadcast(distances, self.error[of]))
 
 
 class _Hamming(DistanceBounds):
@@ -245,7 +245,7 @@ class _Hamming(DistanceBounds):
 
     def prepare(self, queries: np.ndarray, sample: np.ndarray) -> None:
         bits = queries.astype(bool)
-        self.weights = _with_column(-2 * bits.astype(np.float32), 1)
+        self.weights = _widened(-2 * bits.astype(np.float32), 1)
         self.ones = np.count_nonzero(bits, axis=1)
         self.query_error = np.full(len(queries), 0.5, np.float32)
 
@@ -256,7 +256,7 @@ class _Hamming(DistanceBounds):
         return np.zeros(len(block), np.float32)
 
     def limits(self, distances: np.ndarray, of: Any = ...) -> np.ndarray:
-        return _up(distances * self.dimension - _per_query(distances, self.ones[of]) + 0.25)
+        return _up(distances * self.dimension - _broadcast(distances, self.ones[of]) + 0.25)
 
 
 class _Jaccard(_Hamming):
@@ -264,7 +264,7 @@ class _Jaccard(_Hamming):
 
     def prepare(self, queries: np.ndarray, sample: np.ndarray) -> None:
         super().prepare(queries, sample)
-        self.weights = _with_column(queries.astype(bool).astype(np.float32), 0)
+        self.weights = _widened(queries.astype(bool).astype(np.float32), 0)
         self.query_error = np.full(len(queries), 16 * FLOAT32_UNIT, np.float32)
 
     def scores(self, of: slice, rows: np.ndarray, out: np.ndarray) -> np.ndarray:
@@ -307,13 +307,13 @@ def _power_of_two(vectors: np.ndarray) -> float:
     return float(2.0 ** np.clip(exponent, -400, 400)) if abs(exponent) > 20 else 1.0
 
 
-def _with_column(vectors: np.ndarray, last: float) -> np.ndarray:
+def _widened(vectors: np.ndarray, last: float) -> np.ndarray:
     table = np.full((len(vectors), vectors.shape[1] + 1), last, np.float32)
     table[:, :-1] = vectors
     return table
 
 
-def _per_query(numbers: np.ndarray, of_queries: np.ndarray) -> np.ndarray:
+def _broadcast(numbers: np.ndarray, of_queries: np.ndarray) -> np.ndarray:
     """Shape one number a query so that it broadcasts against `numbers`."""
     return of_queries.reshape((-1,) + (1,) * (numbers.ndim - 1))
 

@@ -124,7 +124,7 @@ class _Search:
             stop = self.next = min(start + min(most, self.block), self.span.stop)
             rows = self.train.read(start, stop)
         if len(rows) != stop - start:
-            raise UserError(f"{self.train.where(start)}: {stop - start} rows expected, {len(rows)} read")
+            raise UserError(f"{self.train.row_name(start)}: {stop - start} rows expected, {len(rows)} read")
         return start, rows
 
     def work(self, number: int) -> None:
@@ -144,7 +144,7 @@ class _Search:
             try:
                 row_error = self.bounds.rows(rows, table)
             except BadRow as bad:
-                row = self.train.where(self.span.start + int(numbers[bad.args[0]]))
+                row = self.train.row_name(self.span.start + int(numbers[bad.args[0]]))
                 raise UserError(
                     f"{row} holds NaN, infinity or values too large to square; finite numbers were expected:"
                     " remove or mend it"

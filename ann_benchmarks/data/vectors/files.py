@@ -48,8 +48,8 @@ class FlatRows(Rows):
             got = self._file.read_into(array, self._offset + start * self._row_bytes) if array.nbytes else 0
         if got < array.nbytes:
             raise UserError(
-                f"cannot read {self.where(start + got // self._row_bytes)}: the file ends before it, though "
-                f"it had {len(self):,} rows when it was opened; fetch or write it again"
+                f"cannot read {self.row_name(start + got // self._row_bytes)}: the file ends before it, "
+                f"though it had {len(self):,} rows when it was opened; fetch or write it again"
             )
 
     def mapped(self) -> np.ndarray | None:
@@ -105,7 +105,7 @@ class TexmexRows(FlatRows):
                 if odd < rows:
                     raise self._uneven(odd, self._prefix(starts[odd]))
             raise UserError(
-                f"cannot read {self.where(rows)}: it has {rest} bytes where the rows before it have "
+                f"cannot read {self.row_name(rows)}: it has {rest} bytes where the rows before it have "
                 f"{row_bytes}; the file is cut short, fetch it again"
             )
 
@@ -116,7 +116,7 @@ class TexmexRows(FlatRows):
 
     def _uneven(self, row: int, found: int) -> UserError:
         return UserError(
-            f"{self.where(row)} says that it has {found} numbers where row 0 has {self.shape[1]}; "
+            f"{self.row_name(row)} says that it has {found} numbers where row 0 has {self.shape[1]}; "
             "every vector must have the same length"
         )
 

@@ -95,7 +95,7 @@ class ParquetRows(LockedRows):
                 dimension = pc.list_value_length(batch.column(0))[0].as_py()
                 if not dimension:
                     found = "is null" if dimension is None else "is empty"
-                    raise UserError(f"{self.where(0)} {found}; every row must be a vector")
+                    raise UserError(f"{self.row_name(0)} {found}; every row must be a vector")
                 return int(dimension)
         return 0
 
@@ -165,7 +165,7 @@ class _Decoder:
             batch = next(self._batches, None)
             if batch is None:
                 raise UserError(
-                    f"{self._rows.where(self.row)} is missing: the file has changed; fetch it again"
+                    f"{self._rows.row_name(self.row)} is missing: the file has changed; fetch it again"
                 )
             self._left = self._numbers(batch.column(0))
         block, self._left = self._left[:count], self._left[count:]
@@ -180,15 +180,15 @@ class _Decoder:
             length = lengths[wrong[0]]
             found = "is null" if length < 0 else f"has {length} numbers"
             raise UserError(
-                f"{self._rows.where(self.row + int(wrong[0]))} {found} where row 0 has {dimension}; "
+                f"{self._rows.row_name(self.row + int(wrong[0]))} {found} where row 0 has {dimension}; "
                 "every vector must have the same length"
             )
         numbers = column.flatten()
         if numbers.null_count:
             row, place = divmod(int(np.argmax(numbers.is_null())), dimension)
             raise UserError(
-                f"{self._rows.where(self.row + row)} has null as number {place} (from 0) where a number is "
-                "expected; correct or remove the row"
+                f"{self._rows.row_name(self.row + row)} has null as number {place} (from 0) where a number "
+                "is expected; correct or remove the row"
             )
         array: np.ndarray = numbers.to_numpy(zero_copy_only=False)
         return array.reshape(-1, dimension)

@@ -54,7 +54,7 @@ class Rows(ABC):
         """Return a copy-on-write memory map of all rows; None where the storage has no such form."""
         return None
 
-    def where(self, row: int) -> str:
+    def row_name(self, row: int) -> str:
         """Say which row this is in which file, for an error."""
         return f"{self.label} row {row} (from 0)"
 
@@ -200,10 +200,10 @@ class JoinedRows(LockedRows):
         parts = [part.fingerprint() for part in self._parts]
         return hashlib.blake2b("".join(parts).encode(), digest_size=16).hexdigest() if all(parts) else ""
 
-    def where(self, row: int) -> str:
+    def row_name(self, row: int) -> str:
         """Say which row of which part this is."""
         number = self._number(row)
-        return self._parts[number].where(row - self._starts[number])
+        return self._parts[number].row_name(row - self._starts[number])
 
     def close(self) -> None:
         """Close the files of all parts."""
@@ -257,9 +257,9 @@ class FirstRows(Rows):
         whole = self._rows.fingerprint()
         return f"first {len(self)} of {whole}" if whole and len(self) < len(self._rows) else whole
 
-    def where(self, row: int) -> str:
+    def row_name(self, row: int) -> str:
         """Say which row this is, as the others do."""
-        return self._rows.where(row)
+        return self._rows.row_name(row)
 
     def close(self) -> None:
         """Close the others' files."""
@@ -274,7 +274,8 @@ class FirstRows(Rows):
                 expected = "(from 0) where a finite number is expected"
             else:
                 found, expected = "is all zeros", "where angular needs a direction"
-            raise UserError(f"{self.where(int(numbers[row]))} {found} {expected}; correct or remove the row")
+            name = self.row_name(int(numbers[row]))
+            raise UserError(f"{name} {found} {expected}; correct or remove the row")
         return block
 
 

@@ -78,7 +78,7 @@ class SparseRows:
             yield start, self.read(start, stop)
             start = stop
 
-    def where(self, row: int) -> str:
+    def row_name(self, row: int) -> str:
         """Say which row this is in which file, for an error."""
         return f"{self.label} row {row} (from 0)"
 
@@ -109,7 +109,7 @@ class SparseRows:
 
     def _refuse(self, start: int, row: np.ndarray, bad: np.ndarray, reason: str) -> None:
         if bad.any():
-            raise UserError(f"{self.where(start + int(row[np.argmax(bad)]))} {reason}; correct the file")
+            raise UserError(f"{self.row_name(start + int(row[np.argmax(bad)]))} {reason}; correct the file")
 
 
 def is_sparse_file(path: Path) -> bool:

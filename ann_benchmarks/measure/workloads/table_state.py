@@ -120,9 +120,9 @@ class ChosenRows(Rows):
             return np.asarray(self._rows[chosen])
         return np.asarray(self._rows[first:last])[chosen - first]
 
-    def where(self, row: int) -> str:
+    def row_name(self, row: int) -> str:
         """Say which row this is, as the others do."""
-        return str(self._rows.where(int(self._numbers[row])))
+        return str(self._rows.row_name(int(self._numbers[row])))
 
 
 class ChangingTruth:
