@@ -97,21 +97,6 @@ class Several(OneServer):
     count: int
     most: int = field(default=0, compare=False, kw_only=True)
 
-    @property
-    def memory_shares(self) -> int:
-        """By how many the memory of one machine is divided; 0: it is not."""
-        return max(self.count, self.most) if self.count else 0
-
-    @property
-    def numbers(self) -> range:
-        """The numbers of all servers: 0 is the first one."""
-        return range(self.count + 1)
-
-    @property
-    def queried(self) -> int:
-        """How many answer queries with rows that they hold."""
-        return self.count or 1
-
 
 @dataclass(frozen=True)
 class Shards(Several):
