@@ -25,6 +25,9 @@ from ann_benchmarks.load.workload import SECONDS, WRITERS, Mix, Workload
 
 from .command_line import NONE, PROBES, CommandLine, make_parser
 
+# A procedure has the options that are named as it names what it has, unless they are set otherwise below.
+_SHARED = [name for name in Procedure.__dataclass_fields__ if name in CommandLine.__dataclass_fields__]
+
 
 @dataclass(frozen=True)
 class Request(CommandLine):
@@ -102,19 +105,18 @@ class Request(CommandLine):
         """
         none: list[Any] = [None]
         turns = self.turns if in_turn else None
+        named: dict[str, Any] = {name: getattr(self, name) for name in _SHARED}
+        named |= {"runs": self.runs if turns else self.rounds or self.runs, "rounds": turns}
+        named |= {"payload": self.columns}
         return [
             Procedure(
-                self.runs if turns else self.rounds or self.runs,
-                self.batch,
-                None if isinstance(load, Workload) else load,
-                load if isinstance(load, Workload) else None,
-                self.warmup,
-                self.target_recall,
-                condition,
-                turns,
-                filter,
-                self.post_filter,
-                self.columns,
+                **named
+                | {
+                    "load": None if isinstance(load, Workload) else load,
+                    "workload": load if isinstance(load, Workload) else None,
+                    "conditions": condition,
+                    "filter": filter,
+                }
             )
             for condition, load, filter in product(
                 conditions or none, self.loads or none, self.filters or [""]
