@@ -31,9 +31,8 @@ from ann_benchmarks.data.datasets.dataset import Dataset
 from ann_benchmarks.data.datasets.write import IN_TRAIN, NEIGHBORS, repetition_warning
 from ann_benchmarks.data.filters import FilterSet
 from ann_benchmarks.definitions.configs import Config, read_configs, replace_run_groups
-from ann_benchmarks.definitions.definition import Data, Definition, supported_data
+from ann_benchmarks.definitions.definition import Data, Definition, apply_servers, supported_data
 from ann_benchmarks.definitions.selection import (
-    apply_servers,
     apply_settings,
     config_warnings,
     named_algorithms,

@@ -9,8 +9,7 @@ from ann_benchmarks.algorithms.postgres.topology.pgbouncer import POOLERS as PLU
 from ann_benchmarks.algorithms.postgres.topology.sharded import ENGINES as PLUGIN_ENGINES
 from ann_benchmarks.algorithms.postgres.topology.watch import SeveralWatch
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.definitions.selection import apply_servers
+from ann_benchmarks.definitions.definition import Definition, apply_servers
 from ann_benchmarks.definitions.servers import (
     ENGINES,
     ONE_SERVER,

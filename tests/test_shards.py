@@ -26,8 +26,7 @@ from ann_benchmarks.algorithms.postgres.topology.fdw import sent_by_fdw, startup
 from ann_benchmarks.algorithms.postgres.topology.scattered import MergedAnswer
 from ann_benchmarks.algorithms.postgres.topology.shard import Shard
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.definitions.selection import apply_servers
+from ann_benchmarks.definitions.definition import Definition, apply_servers
 from ann_benchmarks.definitions.servers import ENGINES as ALL_ENGINES
 from ann_benchmarks.definitions.servers import ROUTED, Shards, every_shards
 from ann_benchmarks.jobs.events import PointDone

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.definitions.selection import apply_servers
+from ann_benchmarks.definitions.definition import Definition, apply_servers
 from ann_benchmarks.definitions.servers import ONE_SERVER, every_shards
 from ann_benchmarks.experiments.findings import StepPoint, selected
 from ann_benchmarks.jobs.job import Job

@@ -4,7 +4,7 @@ import importlib
 import inspect
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -59,6 +59,11 @@ class Definition:
     def points(self) -> list[list[Any]]:
         """Query arguments of each point; one empty group without any to set."""
         return self.query_argument_groups or [[]]
+
+
+def apply_servers(definitions: Sequence[Definition], servers: Sequence[Servers]) -> list[Definition]:
+    """Return each definition on each of the servers."""
+    return [replace(one, servers=each) for one in definitions for each in servers]
 
 
 def label(algorithm: str, arguments: list[Any]) -> str:

@@ -14,7 +14,6 @@ from ann_benchmarks.common.names import LONGEST_NAME, too_long
 
 from .configs import ANY_METRIC, BrokenConfig, Config
 from .definition import Data, Definition, get_definitions, supported_data
-from .servers import Servers
 
 # An algorithm and a version; None: all of them, and the one that is here.
 Named = tuple[str | None, str | None]
@@ -177,11 +176,6 @@ def _plain(value: str) -> str:
     if match := _AMOUNT.fullmatch(value):
         return str(float(match[1]) * _UNITS[match[2]])
     return _SWITCHES.get(value, value)
-
-
-def apply_servers(definitions: Sequence[Definition], servers: Sequence[Servers]) -> list[Definition]:
-    """Return each definition on each of the servers."""
-    return [replace(one, servers=each) for one in definitions for each in servers]
 
 
 def _refuse_one_name(definitions: Sequence[Definition]) -> None:
