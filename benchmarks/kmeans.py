@@ -21,8 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from ann_benchmarks.algorithms.clustering.clustering import cluster
 from ann_benchmarks.algorithms.clustering.devices import Device, Gpu, open_device
-from ann_benchmarks.algorithms.clustering.kmeans import KMeans, Lists
-from ann_benchmarks.algorithms.clustering.sample import draw_sample
+from ann_benchmarks.algorithms.clustering.kmeans import KMeans, Lists, draw_sample
 from ann_benchmarks.algorithms.clustering.settings import DEVICES, Settings, cores
 
 from .harness import Case, Figures, Goal, Row

@@ -20,7 +20,7 @@ import psycopg
 
 from ann_benchmarks.algorithms.postgres import catalog
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
-from ann_benchmarks.algorithms.postgres.servers.processes import server_processes
+from ann_benchmarks.algorithms.postgres.servers.machine import server_processes
 from ann_benchmarks.algorithms.postgres.table import VectorColumn
 from ann_benchmarks.algorithms.postgres.table.loading import ChunkedLoad, LoadOptions, load_whole
 from ann_benchmarks.algorithms.postgres.table.tables import COPY_HEADER, COPY_TRAILER, create_table

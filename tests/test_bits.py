@@ -15,7 +15,7 @@ from ann_benchmarks.algorithms.postgres.forms import pgvector_form
 from ann_benchmarks.algorithms.postgres.module import PostgresANN
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.table import BitColumn, SetColumn, VectorColumn
-from ann_benchmarks.algorithms.postgres.table.bits import SPARE_BITS
+from ann_benchmarks.algorithms.postgres.table.fixed import SPARE_BITS
 from ann_benchmarks.algorithms.postgres.table.tables import copy_vectors
 from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.algorithms.vchordg.module import VectorChordGraph

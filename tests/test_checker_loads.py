@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.load.orders import poisson_arrivals
+from ann_benchmarks.load.request import poisson_arrivals
 from ann_benchmarks.load.spans import open_loop
 from ann_benchmarks.submission.checking.identity import limits_of
 from ann_benchmarks.submission.checking.timings import loop_problems

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ann_benchmarks.algorithms.clustering import clustering, sample
+from ann_benchmarks.algorithms.clustering import clustering, kmeans
 from ann_benchmarks.algorithms.clustering.clustering import cluster, shares
 from ann_benchmarks.algorithms.clustering.devices import Cpu, Gpu, open_device
 from ann_benchmarks.algorithms.clustering.kmeans import KMeans, Lists
@@ -214,23 +214,23 @@ def test_two_levels_of_few_vectors(device: str, lists: list[int]) -> None:
 
 
 def test_every_row_is_as_likely_to_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sample, "BLOCK_BYTES", 4 * 130)  # 8 blocks
+    monkeypatch.setattr(kmeans, "BLOCK_BYTES", 4 * 130)  # 8 blocks
     rows, draws = np.zeros((1000, 1), np.float32), 400
     seen = np.zeros(1000)
     for seed in range(draws):
-        drawn = np.concatenate([*sample.drawn_numbers(rows, 300, np.random.default_rng(seed))])
+        drawn = np.concatenate([*kmeans.drawn_numbers(rows, 300, np.random.default_rng(seed))])
         assert len(drawn) == 300
         assert (np.diff(drawn) > 0).all()
         seen[drawn] += 1
     chi = ((seen - draws * 0.3) ** 2).sum() / (draws * 0.3 * 0.7)  # 1000 on average, deviation 45
     assert 800 < chi < 1200
     assert all(
-        isinstance(block, range) for block in sample.drawn_numbers(rows, 1000, np.random.default_rng())
+        isinstance(block, range) for block in kmeans.drawn_numbers(rows, 1000, np.random.default_rng())
     )
 
 
 def test_more_than_a_billion_rows() -> None:
-    assert sample.drawn_here(np.random.default_rng(0), 10**6, 3 * 10**9, 3_001_000) in range(800, 1200)
+    assert kmeans.drawn_here(np.random.default_rng(0), 10**6, 3 * 10**9, 3_001_000) in range(800, 1200)
 
 
 @pytest.mark.parametrize(("factor", "read"), [(256, None), (5, 200), (2500, 100_000)])
@@ -238,7 +238,7 @@ def test_rows_of_files_and_arrays_are_sampled_alike(
     device: str, factor: int, read: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Blocks or single rows are read, and never all at once."""
-    monkeypatch.setattr(sample, "BLOCK_BYTES", 2**20)
+    monkeypatch.setattr(kmeans, "BLOCK_BYTES", 2**20)
     rows = SlicesOnly(blobs(100_000, 16, 50), most=2**20)
     settings = Settings([40], sampling_factor=factor, iterations=1, device=device)
     from_file, from_array = (cluster(given, settings, progress=False) for given in (rows, rows.array))
@@ -294,7 +294,7 @@ def test_bad_input_is_one_line(rows: np.ndarray, settings: dict, message: str) -
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1e30])
 def test_bad_row_is_named(device: str, bad: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sample, "BLOCK_BYTES", 4 * 4 * 100)
+    monkeypatch.setattr(kmeans, "BLOCK_BYTES", 4 * 4 * 100)
     rows = blobs(2000, 4, 5)
     rows[1234, 2] = bad
     with pytest.raises(ClusteringError, match=re.escape("row 1234 (from 0) holds NaN, infinity or values")):

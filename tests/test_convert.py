@@ -72,8 +72,8 @@ def test_a_bad_row_leaves_no_file(tmp_path: Path) -> None:
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 100 rows, each brought to the disk."""
-    monkeypatch.setattr("ann_benchmarks.data.vectors.conversion.BLOCK_BYTES", 100 * 12 * 4)
-    monkeypatch.setattr("ann_benchmarks.data.vectors.conversion.CHECKPOINT_BYTES", 100 * 12 * 4)
+    monkeypatch.setattr("ann_benchmarks.data.vectors.opening.BLOCK_BYTES", 100 * 12 * 4)
+    monkeypatch.setattr("ann_benchmarks.data.vectors.opening.CHECKPOINT_BYTES", 100 * 12 * 4)
 
 
 class Stopping(FirstRows):
@@ -138,8 +138,8 @@ def test_a_part_that_is_shorter_goes_on_from_there(tmp_path: Path, small_steps: 
 SLOW = """
 import sys, time
 from pathlib import Path
-from ann_benchmarks.data.vectors import conversion, convert, open_rows, FirstRows
-conversion.BLOCK_BYTES = conversion.CHECKPOINT_BYTES = 20 * 48
+from ann_benchmarks.data.vectors import opening, convert, open_rows, FirstRows
+opening.BLOCK_BYTES = opening.CHECKPOINT_BYTES = 20 * 48
 class Slow(FirstRows):
     def read(self, start, stop):
         time.sleep(0.02)

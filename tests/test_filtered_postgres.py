@@ -13,8 +13,8 @@ from ann_benchmarks.algorithms.pgvector_ivfflat.module import PGVectorIVFFlat
 from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server
-from ann_benchmarks.algorithms.postgres.session.plans import short_form
 from ann_benchmarks.algorithms.postgres.session.session import QuerySession
+from ann_benchmarks.algorithms.postgres.session.statement import short_form
 from ann_benchmarks.algorithms.postgres.table import AttributedColumn, BitColumn, VectorColumn, column_of
 from ann_benchmarks.algorithms.postgres.table.kinds import KINDS
 from ann_benchmarks.algorithms.vchord.module import VectorChord

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.algorithms.postgres.servers import libraries
+from ann_benchmarks.algorithms.postgres.servers import programs
 from ann_benchmarks.algorithms.postgres.servers.account import ServerAccount
-from ann_benchmarks.algorithms.postgres.servers.libraries import SUFFIX, library_folders, library_path
+from ann_benchmarks.algorithms.postgres.servers.programs import SUFFIX, library_folders, library_path
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.configs import read_configs
 from ann_benchmarks.installing.build_inputs import read_build_arguments
@@ -86,7 +86,7 @@ def test_what_pgpu_loads_is_found_in_wheels(tmp_path: Path, monkeypatch: pytest.
     cuvs = linked(folders[0], "libcuvs_c.so", cublas, linked(tmp_path, "libcuda.so.1"))
     content = linked(tmp_path, "pgpu.so", cuvs).read_bytes()
     account = ServerAccount("stranger", 65534, 65534)
-    monkeypatch.setattr(libraries, "server_account", lambda: account)
+    monkeypatch.setattr(programs, "server_account", lambda: account)
     with pytest.raises(
         PostgresError, match=r"^pgpu.so needs libcuvs_c.so, which .*`pip install libcuvs-cu13`"
     ):

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.load.orders import QueryOrder, poisson_arrivals
-from ann_benchmarks.load.request import Load
+from ann_benchmarks.load.request import Load, QueryOrder, poisson_arrivals
 
 ZIPF = QueryOrder("zipf", 1.1)
 

@@ -22,8 +22,7 @@ from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import PointDone
 from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
 from ann_benchmarks.jobs.rounds import Rounds
-from ann_benchmarks.load.orders import QueryOrder
-from ann_benchmarks.load.request import Load
+from ann_benchmarks.load.request import Load, QueryOrder
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn

@@ -10,7 +10,7 @@ import pytest
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres.session.compared_plans import PlannedWay, answer_all, time_all, ways
-from ann_benchmarks.algorithms.postgres.session.plans import rows_removed
+from ann_benchmarks.algorithms.postgres.session.statement import rows_removed
 from ann_benchmarks.data.datasets import prepare_filters
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Note, PointDone

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from ann_benchmarks.algorithms.clustering import sample
+from ann_benchmarks.algorithms.clustering import kmeans
 from ann_benchmarks.algorithms.clustering.settings import ClusteringError
 from ann_benchmarks.algorithms.postgres.topology.cells import Cells, find_cells, spread
 
@@ -28,7 +28,7 @@ def one_after_the_other(rows, cells, room):
 @pytest.mark.parametrize("metric", ["euclidean", "angular", "ip"])
 @pytest.mark.parametrize("room", [1.0, 1.25, 20.0])
 def test_rows_have_the_nearest_cell_that_has_room(monkeypatch, metric, room):
-    monkeypatch.setattr(sample, "BLOCK_BYTES", 4 * 6 * 77)  # rows of several blocks
+    monkeypatch.setattr(kmeans, "BLOCK_BYTES", 4 * 6 * 77)  # rows of several blocks
     cells = find_cells(ROWS, 20, metric)
     places = spread(ROWS, cells, room)
     assert places.dtype == np.uint8 and places.tolist() == one_after_the_other(ROWS, cells, room)

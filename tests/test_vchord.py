@@ -18,7 +18,7 @@ from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.module import PostgresANN
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
-from ann_benchmarks.algorithms.vchord.forms import automatic_lists, index_bytes
+from ann_benchmarks.algorithms.vchord.arguments import automatic_lists, index_bytes
 from ann_benchmarks.algorithms.vchord.module import READS, VectorChord
 from ann_benchmarks.algorithms.vchordg.module import VectorChordGraph
 from ann_benchmarks.algorithms.vchordg.module import index_bytes as graph_bytes

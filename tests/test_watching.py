@@ -22,11 +22,7 @@ from ann_benchmarks.algorithms.postgres.servers.caches import cache_files, warm_
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.algorithms.postgres.servers.libpq import connect
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
-from ann_benchmarks.algorithms.postgres.servers.processes import (
-    busy_share,
-    machine_cpu,
-    server_processes,
-)
+from ann_benchmarks.algorithms.postgres.servers.machine import busy_share, machine_cpu, server_processes
 from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 from ann_benchmarks.algorithms.postgres.statistics import CLIENT_APPLICATION, ServerWatch, flush_statement
 from ann_benchmarks.algorithms.postgres.statistics import watch as watch_module

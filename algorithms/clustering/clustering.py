@@ -14,8 +14,7 @@ import numpy as np
 from tqdm import tqdm
 
 from .devices import OUT_OF_MEMORY, Array, Device, open_device
-from .kmeans import KMeans, Lists
-from .sample import draw_sample
+from .kmeans import KMeans, Lists, draw_sample
 from .settings import Clustering, ClusteringError, Settings
 
 ROWS_A_GROUP = 256  # sampled to make the centres of the groups

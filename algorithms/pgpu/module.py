@@ -5,10 +5,9 @@ from typing import Any
 
 from ..postgres.errors import PostgresError
 from ..postgres.servers import Server
-from ..vchord.arguments import ARGUMENTS, BUILD_OPTIONS, INDEX_OPTIONS, VchordArguments
+from ..vchord.arguments import ARGUMENTS, BUILD_OPTIONS, INDEX_OPTIONS, VchordArguments, automatic_lists
 from ..vchord.centroids import CentroidSource, Connection, Shape
 from ..vchord.computed import PgpuCentroids
-from ..vchord.forms import automatic_lists
 from ..vchord.module import VectorChord
 from ..vchord.on_gpu import FEWEST_LISTS
 

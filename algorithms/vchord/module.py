@@ -12,10 +12,9 @@ from ..postgres.catalog import side_table
 from ..postgres.errors import PostgresError
 from ..postgres.module import Index, PostgresANN, SearchRange
 from ..postgres.settings import size_text
-from .arguments import BUILD_OPTIONS, INDEX_OPTIONS, VchordArguments
+from .arguments import BUILD_OPTIONS, INDEX_OPTIONS, VchordArguments, index_bytes, vchord_form
 from .centroids import TABLE, CentroidSource, FileCentroids, TableCentroids, let_owner_read
 from .computed import ComputedCentroids, InternalCentroids, PgpuCentroids
-from .forms import index_bytes, vchord_form
 
 COARSER = 3  # the search for a recall looks into this many times fewer lists on each coarser level
 READS = ("read_buffer", "prefetch_buffer", "read_stream")  # the last since PostgreSQL 17

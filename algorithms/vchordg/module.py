@@ -9,7 +9,7 @@ from ..postgres.arguments import named, take_arguments, whole_number
 from ..postgres.errors import PostgresError
 from ..postgres.module import Index, PostgresANN, SearchRange
 from ..postgres.settings import aligned, size_text
-from ..vchord.forms import check_form, vchord_form
+from ..vchord.arguments import check_form, vchord_form
 
 MOST_CANDIDATES = 65_535  # of a query
 ROOM = 8160  # of a page of 8 KiB, for tuples and their line pointers

@@ -23,8 +23,7 @@ from ann_benchmarks.common.hdf5 import fits_in_memory, is_of_numbers, lacking, o
 from ann_benchmarks.common.names import LONGEST_FOLDER, checked_name
 from ann_benchmarks.common.text import DAMAGE, LARGEST, reason_of, shortened
 
-from .attributes import read_attributes_of, write_attributes
-from .kinds import checked_attributes
+from .attributes import checked_attributes, read_attributes_of, write_attributes
 
 RESULTS_FOLDER = "results"
 LONGEST_NAME = 230  # file systems take 255 bytes; while it is written, a file has a longer name

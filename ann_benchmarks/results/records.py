@@ -21,8 +21,8 @@ from ann_benchmarks.fields.series import WRITES, Series, series_of
 from ann_benchmarks.statistics.differences import Estimate, estimate_of_rate
 from ann_benchmarks.statistics.percentiles import is_shown
 
+from .attributes import OURS, checked_attributes, made_of
 from .file import RESULTS_FOLDER
-from .kinds import OURS, checked_attributes, made_of
 
 SUFFIX = ".workload.json"
 FORM = 1  # of the files: another one is not read

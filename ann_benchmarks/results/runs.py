@@ -19,10 +19,10 @@ from ann_benchmarks.fields.series import Series, series_from, series_of
 from ann_benchmarks.statistics.intervals import FEWEST_RUNS, Interval, fifth_interval, share_interval
 from ann_benchmarks.statistics.percentiles import PERCENTILES, QUERIES
 
+from .attributes import checked_attributes
 from .cache import MetricsCache, each
 from .environment import environment_names, environment_of
 from .file import TRUTH_ATTRIBUTE, Result, Stamp, file_stamp, is_settled, read_result
-from .kinds import checked_attributes
 from .measurement import COUNTS, PARTS, Measurement, number_of, recall_counts, recall_parts
 from .metrics import FIFTH, KNN, RECALL, all_metrics, compute_all, standard_metrics
 from .remarks import unusable_distances

@@ -27,8 +27,7 @@ from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.definitions.selection import SettingValues, read_setting
 from ann_benchmarks.definitions.servers import ENGINES, POOLERS, ROUTED
 from ann_benchmarks.jobs.rounds import read_share, read_time
-from ann_benchmarks.load.orders import QueryOrder
-from ann_benchmarks.load.request import Objective
+from ann_benchmarks.load.request import Objective, QueryOrder
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.load.workload import SECONDS, Mix
 

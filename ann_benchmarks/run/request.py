@@ -19,8 +19,7 @@ from ann_benchmarks.definitions.servers import (
 )
 from ann_benchmarks.jobs.job import Conditions, Execution, Procedure
 from ann_benchmarks.jobs.rounds import Rounds
-from ann_benchmarks.load.orders import QueryOrder
-from ann_benchmarks.load.request import Load
+from ann_benchmarks.load.request import Load, QueryOrder
 from ann_benchmarks.load.workload import SECONDS, WRITERS, Mix, Workload
 
 from .command_line import NONE, PROBES, CommandLine, make_parser

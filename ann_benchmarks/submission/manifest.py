@@ -17,7 +17,7 @@ from ann_benchmarks.common.errors import UserError, closest, shown
 from ann_benchmarks.common.files import atomic_path, disk_errors
 from ann_benchmarks.common.names import LONGEST_FOLDER, name_problem
 from ann_benchmarks.common.text import LONGEST_VALUE, reason_of
-from ann_benchmarks.results.kinds import made_of
+from ann_benchmarks.results.attributes import made_of
 
 from .files import checked_path, opened
 

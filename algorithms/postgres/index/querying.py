@@ -18,9 +18,8 @@ from ..environment import use_settings
 from ..errors import PostgresError
 from ..servers import machine
 from ..session.compared_plans import ComparedPlans, compare_plans
-from ..session.plans import explained
 from ..session.session import QuerySession, SessionFacts, open_session
-from ..session.statement import QueryStatement
+from ..session.statement import QueryStatement, explained
 from .fitting import IndexedTable
 
 

@@ -12,8 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from ..errors import PostgresError
 from .archive import read_archive
-from .libraries import SUFFIX, library_folders
-from .programs import built_version
+from .programs import SUFFIX, built_version, library_folders
 
 # By the number in the header of an ELF file; the names are those that `uname -m` prints.
 _MACHINES = {3: "i686", 21: "ppc64le", 22: "s390x", 62: "x86_64", 183: "aarch64", 243: "riscv64"}

@@ -23,7 +23,7 @@ from ..errors import PostgresError, refusal
 from ..settings import current_setting, megabytes
 from . import Server, current_server, machine, replica_server, shard_server
 from .external import SHARD_HOSTS, ExternalServer
-from .processes import server_processes
+from .machine import server_processes
 from .programs import numa_advice
 
 _BUILD_BUFFERS = 8 << 30  # at most, of a server that builds: the scan of a table uses hardly any of them

@@ -9,8 +9,8 @@ from typing import Any
 
 from psycopg import pq
 
-from .plans import CUSTOM_FIRST, blocks, rows_removed
 from .session import QuerySession
+from .statement import CUSTOM_FIRST, blocks, rows_removed
 
 OWN, CUSTOM = "own", "custom"
 _MODES = {"generic": "force_generic_plan", CUSTOM: "force_custom_plan"}

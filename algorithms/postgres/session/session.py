@@ -17,8 +17,7 @@ from ..errors import PostgresError, refusal
 from ..servers.libpq import SHARED_BACKENDS, backend_of, connect
 from ..settings import apply_settings
 from ..statistics import CLIENT_APPLICATION, flush_statement
-from .plans import CUSTOM_FIRST, plan_names
-from .statement import QueryStatement, load_libraries, set_and_check
+from .statement import CUSTOM_FIRST, QueryStatement, load_libraries, plan_names, set_and_check
 
 STATEMENT = b"ann_query"
 # Also those that PostgreSQL takes on its fast path; but not what this question locks itself.

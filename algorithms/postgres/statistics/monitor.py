@@ -14,7 +14,7 @@ from ..environment import server_kind
 from ..errors import PostgresError
 from ..servers import Server
 from ..servers.libpq import connect
-from ..servers.processes import server_processes
+from ..servers.machine import server_processes
 from . import counters
 from .counters import VIEWS, CounterReader
 

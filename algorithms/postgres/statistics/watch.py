@@ -18,7 +18,7 @@ from psycopg import pq
 from ..errors import PostgresError
 from ..servers import Server
 from ..servers.libpq import connect
-from ..servers.processes import ServerProcesses, busy_share, machine_cpu, server_processes
+from ..servers.machine import ServerProcesses, busy_share, machine_cpu, server_processes
 from ..settings import shared_buffers
 from .counters import REPORT_SECONDS, SHARED_MEMORY_VERSION, CounterReader
 

@@ -3,9 +3,8 @@
 from typing import Any
 
 from .attributed import AttributedColumn, attribute_kinds, partition_name
-from .bits import BitColumn, SetColumn
 from .column import METRICS, Column, row_of_an_array
-from .fixed import FixedColumn, VectorColumn
+from .fixed import BitColumn, FixedColumn, SetColumn, VectorColumn
 from .kinds import KINDS, ColumnKind, NamedAttribute, NamedAttributes, SmallLabelsKind, quoted
 from .sparse import MOST_INDEXED_VALUES, SparseColumn, is_sparse
 

@@ -7,7 +7,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ...clustering.clustering import cluster
-from ...clustering.sample import every_block
+from ...clustering.kmeans import every_block
 from ...clustering.settings import METRICS, ClusteringError, Settings
 
 ROOM = 1.25  # times the mean number of rows, which no place has more of

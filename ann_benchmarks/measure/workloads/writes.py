@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.load.orders import poisson_arrivals
+from ann_benchmarks.load.request import poisson_arrivals
 from ann_benchmarks.load.spans import closed_loop
 from ann_benchmarks.load.workload import KINDS
 from ann_benchmarks.plugin import Changes, Writable, Writers, Writes, client_facts, freeze_answers
