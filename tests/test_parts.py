@@ -14,7 +14,7 @@ import yaml
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset, present_names, registered, truth_file
 from ann_benchmarks.data.datasets.catalog import dataset_table
-from ann_benchmarks.data.datasets.maintenance import convert_source, find_truth
+from ann_benchmarks.data.datasets.maintenance import convert_source, find_truth, verify_dataset
 from ann_benchmarks.data.datasets.own import OwnVectors, create_in_place
 from ann_benchmarks.data.ground_truth import truth
 from ann_benchmarks.results.file import truth_mark

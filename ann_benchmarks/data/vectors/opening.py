@@ -76,8 +76,8 @@ def cast(rows: Rows, start: int, block: np.ndarray, stored: np.dtype) -> np.ndar
     if lost.any():
         row, place = divmod(int(np.argmax(lost)), block.shape[1])
         raise UserError(
-            f"{rows.row_name(start + row)} has {block[row, place]} as number {place} (from 0), which {stored} "
-            "cannot hold; convert to a larger type"
+            f"{rows.row_name(start + row)} has {block[row, place]} as number {place} (from 0), which "
+            f"{stored} cannot hold; convert to a larger type"
         )
     return converted
 
