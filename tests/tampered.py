@@ -84,6 +84,8 @@ class HonestBundle:
         assert opened is not None and not findings.refused, findings.refused
         self.opened = opened
         self.raw = {file: Raw.read(folder / file) for file in opened.results}
+        # One result of each series is tampered with.
+        self.chosen = {Path(file).parent: file for file in reversed(self.raw)}.values()
         self.points = {file: self.point(file, raw) for file, raw in self.raw.items()}
 
     def point(self, file: str, raw: Raw) -> CheckedPoint:
@@ -138,8 +140,9 @@ class HonestBundle:
         return Try(kind, name, file, bool(said), said[0] if said else "")
 
     def attribute_tries(self) -> Iterator[Try]:
-        """Yield each attribute of each result, tampered with in each way that it can be."""
-        for file, raw in self.raw.items():
+        """Yield each attribute of a result, tampered with in each way that it can be."""
+        for file in self.chosen:
+            raw = self.raw[file]
             for name, value in sorted(raw.attrs.items()):
                 for kind, new in changed_values(value):
                     yield self.tried(f"attribute {kind}", name, file, raw.with_attributes(**{name: new}))
@@ -151,14 +154,16 @@ class HonestBundle:
     def surplus_tries(self) -> Iterator[Try]:
         """Yield each result with an attribute that another one has and it has not."""
         every = {name: value for raw in self.raw.values() for name, value in raw.attrs.items()}
-        for file, raw in self.raw.items():
+        for file in self.chosen:
+            raw = self.raw[file]
             for name, value in sorted(every.items()):
                 if name not in raw.attrs:
                     yield self.tried("attribute added", name, file, raw.with_attributes(**{name: value}))
 
     def array_tries(self) -> Iterator[Try]:
         """Yield each array of each result, tampered with."""
-        for file, raw in self.raw.items():
+        for file in self.chosen:
+            raw = self.raw[file]
             for name, values in raw.arrays.items():
                 others = (other.arrays.get(name) for key, other in self.raw.items() if key != file)
                 taken = next((one for one in others if one is not None and one.shape == values.shape

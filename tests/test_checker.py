@@ -18,6 +18,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.configs import read_configs
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.fields.series import Series
+from ann_benchmarks.results.measurement import recall_parts
 from ann_benchmarks.statistics.intervals import share_interval
 from ann_benchmarks.submission.checking import complete
 from ann_benchmarks.submission.checking.complete import Expected, missing_series
@@ -216,7 +217,8 @@ def test_a_truth_made_from_the_answers_of_one_curve_is_noticed_with_the_vectors_
         count = len(file["distances"])
     for path in bundle.glob("results/*/*/*/*.hdf5"):
         low, high = share_interval(np.ones(count))
-        set_attributes(path, run_recalls=[1.0] * 3, recall_low=low, recall_high=high)
+        parts = recall_parts(np.ones(count))
+        set_attributes(path, run_recalls=[1.0] * 3, recall_low=low, recall_high=high, recall_parts=parts)
     remake(bundle, claims=[], division="open")
     assert found(bundle).keys() <= {"report"}
     assert {"truth", "dataset"} <= found(bundle, compares_data=True, data=measured() / "data").keys()

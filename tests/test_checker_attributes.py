@@ -1,4 +1,4 @@
-"""Each attribute and array of honest bundles, tampered with in memory: what is not seen is named, with why."""
+"""Each attribute and array of honest bundles, tampered with in memory: what is not seen has a reason."""
 
 from collections.abc import Iterator
 
@@ -11,8 +11,16 @@ from .tampered import HonestBundle, Try, table
 pytestmark = pytest.mark.thorough
 # Attributes, by the beginnings of their names, and which tamperings of them nothing shows.
 DESCRIBE = (
-    *("command_line", "disk", "file_system", "python", "name", "version_names", "given_settings", "settings"),
-    *("expect_extra", "monitoring", "others_cpu", "warmup_", "answers_shortened", "queries_answered_aside"),
+    *("command_line", "disk", "file_system", "python", "name", "version_names", "given_settings"),
+    *(
+        "settings",
+        "expect_extra",
+        "monitoring",
+        "others_cpu",
+        "warmup_",
+        "answers_shortened",
+        "queries_answered_aside",
+    ),
     *(
         "queries_of_other_rounds",
         "target_trials",
@@ -32,9 +40,12 @@ BOUNDED = (
     *("latency_", "asking_seconds", "build_time", "candidates", "client_cpu", "clients_waiting_share"),
     *("clients_late_seconds", "ended_at", "started_at", "index_size", "lead_in_seconds", "service_p"),
     *("asked_duration", "run_p50", "run_started", "dist_comps", "target_value", "run_recalls", "rate"),
-    *("result_format", "memory_bytes", "queries_asked", "queries_unanswered"),
+    *("result_format", "queries_asked", "queries_unanswered", "active_seconds", "completeness_"),
+    *("short_answers_", "target_"),
 )
-UNSEEN = (*DESCRIBE, *SAID, *BOUNDED)
+# What a point says of its machine, where no other point of its curve and no system.json is beside it.
+MACHINE = ("cpu", "cores", "kernel", "memory_bytes", "framework_version", "part_version", "warmup")
+UNSEEN = (*DESCRIBE, *SAID, *BOUNDED, *MACHINE)
 MOST_UNSEEN = 0.35
 
 

@@ -105,9 +105,9 @@ ROWS = (
     Row("attributes", _SEVERAL, stored="qps_low qps_high"),
     Row("timings", _ALONE, "its latencies", sequence_figures),
     Row("timings", Kind("a batch", lambda p: p.series.batch), "its latencies", batch_figures),
-    Row("attributes", _CLIENTS, stored="queries_asked queries_counted query_order driver client_cpu_share"
-        " client_cpu_seconds_per_query clients_were_limit",
-        only="clients loop active_seconds"),
+    Row("attributes", _CLIENTS, stored="clients_were_limit", only="clients loop active_seconds queries_asked"
+        " queries_counted query_order driver client_cpu_share client_cpu_seconds_per_query",
+        may="asked_duration asked_queries answers_shortened queries_answered_aside"),
     Row("timings", _CLOSED, "its latencies and seconds", closed_figures, only="clients_waiting_share"),
     Row("timings", _OPEN, "its latencies and its rate", open_figures, only="queries_due rate service_p50"
         " service_p99 queries_unanswered clients_late_seconds lead_in_seconds steady_state",
@@ -132,7 +132,7 @@ ROWS = (
         kind=Kind("rounds since format 2", lambda p: _ROUNDS.holds(p) and "result_format" in p.attrs)),
     Row("attributes", _SEARCH, only="target_parameter target_value target_trials", may=OVERSTATED),
     Row("attributes", Kind("a warm-up", lambda p: p.attrs.get("warmup") not in (None, "off")),
-        stored="warmup_queries warmup_seconds"),
+        only="warmup_queries warmup_seconds", may="warmup_settled"),
     Row("series", _TIER, "its series", tier_facts),
     Row("tier", Kind("a tier of memory", lambda p: p.series.tier_memory[-3:] not in ("", "all")),
         "its series", tier_memory, "tier_ram tier_available|tier_available_at_start"),
