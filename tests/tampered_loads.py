@@ -5,7 +5,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from ann_benchmarks.submission.checking.figures import percentile_bounds
+from ann_benchmarks.submission.checking.expected import percentile_bounds
 from ann_benchmarks.submission.checking.points import HISTOGRAM
 
 from .bundle_data import QUERIES, attributes, set_arrays, set_attributes
@@ -100,13 +100,13 @@ def search_renamed(folder: Path) -> None:
 CALLED_COLD = {"warmup": "off", "caches_dropped": True}
 NOTHING_READ = {"index_blocks_read_per_query": 0.0, "table_blocks_read_per_query": 0.0}
 LOADS = (
-    Tampering("a batch's throughput", "timings", "have a mean of", faster(BATCH, 2)),
-    Tampering("a batch's latencies", "timings", "2 connections had", of_connections),
-    Tampering("a rate", "timings", "and a rate of 2000 gives",
+    Tampering("a batch's throughput", "timings", "says best_search_time", faster(BATCH, 2)),
+    Tampering("a batch's latencies", "timings", "says best_search_time", of_connections),
+    Tampering("a rate", "timings", "says queries_due",
               relabelled(OPEN, {"rate": 2000.0}, rate=2000.0)),
-    Tampering("a throughput at a rate", "timings", "has answers to", faster(OPEN, 4)),
-    Tampering("queries that were not sent", "timings", "were sent and", of(OPEN, queries_asked=20)),
-    Tampering("a rate as a closed loop", "series", "says loop closed", of(OPEN, loop="closed")),
+    Tampering("a throughput at a rate", "timings", "says best_search_time", faster(OPEN, 4)),
+    Tampering("queries that were not sent", "timings", "says queries_asked", of(OPEN, queries_asked=20)),
+    Tampering("a rate as a closed loop", "timings", "says loop closed", of(OPEN, loop="closed")),
     Tampering("an objective", "target", "is to keep p50:1us", within("p50:1us")),
     Tampering("an objective of no percentile", "target", "must be a percentile and a time", within("fast")),
     Tampering("a target recall", "series", "which its name does not say", of(COLD, target_recall=0.99)),
@@ -124,10 +124,10 @@ LOADS = (
               lambda folder: move(folder, days=1e-3, series=TURNS)),
     Tampering("a selectivity", "dataset", "says selectivity", of(FILTERED, selectivity=0.001)),
     Tampering("completeness", "figures", "says completeness", of(FILTERED, completeness=0.99)),
-    Tampering("runs that are not stored", "figures", "by the histogram of all runs", of_all_runs()),
-    Tampering("queries of other runs", "figures", "which sent 300", of_all_runs(more=900)),
-    Tampering("longer runs", "figures", "by their seconds more",
+    Tampering("runs that are not stored", "timings", "says run_seconds", of_all_runs()),
+    Tampering("queries of other runs", "timings", "says latency_queries", of_all_runs(more=900)),
+    Tampering("longer runs", "timings", "says latency_queries",
               of(TURNS, active_seconds=9, asked_duration=9)),
-    Tampering("fast queries", "figures", "which have medians", flooded),
-    Tampering("more queries than time", "figures", "which had time for", flooded),
+    Tampering("fast queries", "figures", "says latency_p50", flooded),
+    Tampering("more queries than time", "timings", "says latency_queries", flooded),
 )  # fmt: skip

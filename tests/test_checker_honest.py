@@ -1,7 +1,6 @@
 """Honest results that look like something else, none of which the checker refuses."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,8 @@ from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.submission.checking.claims import find_point
 from ann_benchmarks.submission.checking.curves import repeated, swapped
-from ann_benchmarks.submission.checking.identity import name_problems, series_problems
-from ann_benchmarks.submission.checking.points import CheckedPoint, StoredPoint
+from ann_benchmarks.submission.checking.points import CheckedPoint
+from ann_benchmarks.submission.checking.relations import name_problems, series_problems
 from ann_benchmarks.submission.checking.truth import Neighborhood
 from ann_benchmarks.submission.manifest import BundledDataset
 
@@ -22,11 +21,9 @@ SERIES = Series("hnsw", clients=1)
 def point(stem: str, series: Series = SERIES, /, **attrs: Any) -> CheckedPoint:
     """Return a point with these attributes, whose arrays do not matter."""
     file = f"results/mine/10/{series.folder}/{stem}.hdf5"
-    empty = np.empty(0)
-    stored = StoredPoint(Path(file), attrs, empty, empty, empty)
     facts, run = BundledDataset(100, 1, "euclidean", 100, ""), Run("mine", 10, "euclidean", series, stem, {})
     truth = Neighborhood(np.zeros((1, 10)), rows=np.zeros((1, 10), int))
-    return CheckedPoint(file, run, stored, facts, truth, empty, {})
+    return CheckedPoint(file, run, attrs, facts, truth)
 
 
 def searched(target: str, value: int) -> CheckedPoint:
@@ -82,6 +79,6 @@ def test_contenders_that_began_in_one_second_are_told_apart_by_their_series():
     key = ("mine", 10, "hnsw(ef=1)", started["started_at"])
     for own in every:
         for where in ("", " (at [host-1]:5432)", "@at-host-1", "-batch"):
-            row = {"dataset": "mine", "count": 10, "name": "hnsw(ef=1)", "clients": 1, **started}
-            found = find_point({**row, "label": own.series.label + where}, {key: every})
+            row = {"dataset": "mine", "count": 10, "parameters": "hnsw(ef=1)", "clients": 1, **started}
+            found = find_point({**row, "algorithm": own.series.label + where}, {key: every})
             assert found is own

@@ -1,17 +1,19 @@
 """Bundles of every kind of load: honest ones pass, and what only a load has cannot be changed unnoticed."""
 
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.load.request import poisson_arrivals
 from ann_benchmarks.load.spans import open_loop
-from ann_benchmarks.submission.checking.identity import limits_of
-from ann_benchmarks.submission.checking.timings import loop_problems
+from ann_benchmarks.submission.checking.attributes import difference
+from ann_benchmarks.submission.checking.expected import limits_of, open_figures
+from ann_benchmarks.submission.checking.points import CheckedPoint
 from tiers.parse import DISKS
 
 from .bundle_data import remake, set_attributes
@@ -22,6 +24,7 @@ from .load_bundles import LOADS as LOADED
 from .tampered_evidence import EVIDENCE_OF_LOADS
 from .tampered_loads import LOADS, within
 from .tampering import Tampering, on_a_tier
+from .test_checker_honest import point
 
 pytestmark = pytest.mark.thorough
 
@@ -83,10 +86,12 @@ def test_disks_that_have_names_have_the_limits_of_tiers():
 def test_no_honest_open_loop_is_refused():
     for seed in range(60):
         with suppress(UserError):  # so much that nothing is answered after the lead-in
-            assert [*loop_problems(opened(seed))] == [], seed
+            point = opened(seed)
+            for name, expected in open_figures(point).items():
+                assert difference(point, name, expected) == "", (seed, name)
 
 
-def opened(seed: int) -> SimpleNamespace:
+def opened(seed: int) -> CheckedPoint:
     """Return a point of clients that serve a queue, idle to overloaded, with or without a lead-in."""
     random = np.random.default_rng(seed)
     rate, clients, service = random.uniform(5, 400), int(random.integers(1, 5)), random.uniform(0.0005, 0.02)
@@ -105,11 +110,5 @@ def opened(seed: int) -> SimpleNamespace:
     by_client = [made_answers(np.arange(len(one[0])), one[1], one[2], one[0]) for one in given]
     run = open_loop(by_client, due, patience, {"rate": rate, "clients": clients}, lead_in)
     attrs = {**run.facts, "best_search_time": run.seconds_per_query}
-    return SimpleNamespace(
-        attrs=attrs,
-        number=lambda name: attrs.get(name),
-        is_open=True,
-        queries=100,
-        series=SimpleNamespace(driver="own", batch=False),
-        stored=SimpleNamespace(times=run.times.astype(np.float32)),
-    )
+    series = Series("part", rate=rate, clients=clients)
+    return replace(point("x", series, **attrs), times=run.times.astype(np.float32).astype(float))

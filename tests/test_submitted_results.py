@@ -156,10 +156,10 @@ def of_manifest(change):
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda bundle: (bundle / "README.md").write_text("changed"), "it was changed"),
+        (lambda bundle: (bundle / "README.md").write_text("changed"), "has 7 bytes"),
         (lambda bundle: (bundle / "README.md").unlink(), "not in the folder"),
         (lambda bundle: (bundle / "manifest.json").unlink(), "is not a bundle"),
-        (lambda bundle: (bundle / "manifest.json").write_text("{"), "it is not JSON"),
+        (lambda bundle: (bundle / "manifest.json").write_text("{"), "is not JSON"),
         (lambda bundle: (bundle / "manifest.json").write_text("[" * 10**5), "nested too deeply"),
         (make_link, "is a link"),
         (lambda bundle: change(bundle, RESULT, b"no result"), "cannot be read"),

@@ -48,11 +48,13 @@ def claimed_points(runs: Iterable[Run], names: Mapping[Path, str], target: float
         key = (run.dataset, run.count, run.algorithm, run.batch)
         if key not in fastest or qps > fastest[key].metrics["qps"]:
             fastest[key] = run
-    return [_claim(fastest[key], names) for key in sorted(fastest)]
+    return [claim_of(run, names[run.path]) for _, run in sorted(fastest.items())]
 
 
-def _claim(run: Run, names: Mapping[Path, str]) -> ClaimedPoint:
-    bounds, p99 = interval(run, "qps"), run.metrics["p99"]
+def claim_of(run: Run, file: str) -> ClaimedPoint:
+    """Return what is claimed of a result, by the path of its file in the bundle."""
+    low, high = interval(run, "qps") or (None, None)
+    p99 = run.metrics["p99"]
     return ClaimedPoint(
         dataset=run.dataset,
         series=run.algorithm,
@@ -61,9 +63,9 @@ def _claim(run: Run, names: Mapping[Path, str]) -> ClaimedPoint:
         clients=clients(run),
         recall=float(run.metrics["recall"]),
         qps=float(run.metrics["qps"]),
-        file=names[run.path],
-        qps_low=bounds.low if bounds else None,
-        qps_high=bounds.high if bounds else None,
+        file=file,
+        qps_low=low,
+        qps_high=high,
         p99=float(p99) if math.isfinite(p99) else None,
         filter=run.series.filter,
         tier=str(run.attrs.get("tier", "")),

@@ -1,20 +1,22 @@
 """The files of a bundle by their paths in its folder, which may be a stranger's: no link is followed."""
 
 import hashlib
+import json
 import os
 import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO, Any, NoReturn
 
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.files import open_regular
 from ann_benchmarks.common.names import LONGEST_FOLDER, name_problem
-from ann_benchmarks.common.text import reason_of
+from ann_benchmarks.common.text import plain, reason_of
 
 EXPERIMENT, PRICES, SYSTEM, REPORT = "experiment.yml", "prices.yml", "system.json", "report"
 LONGEST_PATH = 1000  # characters of a file's path in the folder
+MOST_TEXT_BYTES = 256 << 20
 _BLOCK = 1 << 20
 PLACEHOLDER = re.compile(r"\[(\w+(?:-\d+)?)\]")  # such as [host-1], in place of what is private
 
@@ -84,6 +86,45 @@ def remove_brackets(name: str) -> str:
 def opened(path: Path) -> IO[bytes]:
     """Open a file to read its bytes, but follow no link."""
     return open_regular(path, os.O_NOFOLLOW)
+
+
+def read_text(path: Path) -> str:
+    """Return a text; UserError where it cannot be read within bounds."""
+    try:
+        with opened(path) as file:
+            content = file.read(MOST_TEXT_BYTES + 1)
+        if len(content) > MOST_TEXT_BYTES:
+            raise UserError(f"has more than {MOST_TEXT_BYTES >> 20} MiB")
+        return content.decode()
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot be read: {reason_of(error)}") from None
+
+
+def read_json(path: Path, is_strict: bool = False) -> Any:
+    """Return what a file holds as JSON; UserError where that cannot be read within bounds.
+
+    If strict, each key stands once in an object, because readers choose either, and numbers are finite.
+    """
+    hooks: dict[str, Any] = {"object_pairs_hook": _each_once, "parse_constant": _refuse_number}
+    try:
+        text = read_text(path)
+        return json.loads(text, **hooks) if is_strict else plain(json.loads(text))
+    except RecursionError:
+        raise UserError("is nested too deeply") from None
+    except ValueError as error:
+        raise UserError(f"is not JSON: {reason_of(error)}") from None
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise UserError(f"the key '{shown(next(key for key in keys if keys.count(key) > 1))}' stands twice")
+    return found
+
+
+def _refuse_number(word: str) -> NoReturn:
+    raise UserError(f"{word} is not a number")
 
 
 def truth_name(dataset: str, filter: str = "") -> str:

@@ -11,21 +11,20 @@ from collections.abc import Callable
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from ann_benchmarks.common.errors import UserError, closest, shown
 from ann_benchmarks.common.files import atomic_path, disk_errors
 from ann_benchmarks.common.names import LONGEST_FOLDER, name_problem
-from ann_benchmarks.common.text import LONGEST_VALUE, reason_of
+from ann_benchmarks.common.text import LONGEST_VALUE
 from ann_benchmarks.results.attributes import made_of
 
-from .files import checked_path, opened
+from .files import checked_path, read_json
 
 MANIFEST = "manifest.json"
 FORMAT = 1
 PUBLISHED, OPEN = "published", "open"
 DIVISIONS = (PUBLISHED, OPEN)
-LARGEST_MANIFEST = 2**26  # bytes
 MOST_FILES = 100_000
 Entry = TypeVar("Entry")
 
@@ -103,26 +102,14 @@ class Manifest:
 def read_manifest(folder: Path) -> Manifest:
     """Read the manifest of a bundle; UserError where it is missing or invalid."""
     path = folder / MANIFEST
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a folder: name that of a bundle")
+    if not os.path.lexists(path):
+        raise UserError(f"{folder} is not a bundle: it has no {MANIFEST}")
     try:
-        if not folder.is_dir():
-            raise UserError(f"{folder} is not a folder: name that of a bundle")
-        if not os.path.lexists(path):
-            raise UserError(f"{folder} is not a bundle: it has no {MANIFEST}")
-        with opened(path) as file:
-            text = file.read(LARGEST_MANIFEST + 1)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read: {reason_of(error)}") from None
-    if len(text) > LARGEST_MANIFEST:
-        raise UserError(f"{path} has more than {LARGEST_MANIFEST:,} bytes")
-    try:
-        content = json.loads(text.decode(), object_pairs_hook=_each_once, parse_constant=_no_number)
-        return _manifest(content)
+        return _manifest(read_json(path, is_strict=True))
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    except RecursionError:
-        raise UserError(f"{path}: its lists and objects are nested too deeply") from None
-    except ValueError as error:
-        raise UserError(f"{path}: it is not JSON: {reason_of(error)}") from None
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -132,19 +119,6 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     text = json.dumps(content, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
     with disk_errors(folder / MANIFEST), atomic_path(folder / MANIFEST) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON; UserError where a key stands in it twice: readers choose either."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise UserError(f"the key '{shown(next(key for key in keys if keys.count(key) > 1))}' stands twice")
-    return found
-
-
-def _no_number(word: str) -> NoReturn:
-    raise UserError(f"{word} is not a number")
 
 
 def _describe_range(least: float, most: float) -> tuple[str, Callable[[Any], Any]]:

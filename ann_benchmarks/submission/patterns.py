@@ -43,7 +43,9 @@ _PRIVATE_KEY = r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PR
 _KEYS = (
     r"\b(?:(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}|(?:gh[pousr]|hf)_[A-Za-z0-9]{30,}|github_pat_\w{22,}"
     r"|glpat-[\w-]{20,}|xox[abeoprs]-[\w-]{10,}|sk-[\w-]{20,}|npm_\w{36}|ya29\.[\w-]{20,}"
-    r"|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,})"
+    r"|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}|dop_v1_\w{40,}|[sr]k_(?:live|test)_\w{16,}|pypi-[\w-]{32,}"
+    r"|SG\.[\w-]{16,}\.[\w-]{16,}|shpat_\w{32}|GOCSPX-[\w-]{20,}|dapi[\da-f]{32}|AGE-SECRET-KEY-1\w{50,}"
+    r"|(?<=[Bb]earer )[\w.~+/-]{16,})"
 )
 _NOTHING = {"null", "none", "true", "false", "nil"}  # in place of a secret
 
@@ -104,7 +106,7 @@ FORMS_OF_SECRETS = (
     Rule(SECRET, re.compile(_PRIVATE_KEY)),
     Rule(SECRET, re.compile(_USER_OF_URL), _is_secret),
     Rule(SECRET, assigned("PGPASSWORD|password|passwd|passphrase", 1), _is_secret),
-    Rule(SECRET, assigned("secret|token|api[_-]?key|access[_-]?key", 6), _is_secret),
+    Rule(SECRET, assigned("secret|token|(?:api|access|account|secret|auth)[_-]?key", 6), _is_secret),
     Rule(SECRET, re.compile(_KEYS)),
     Rule(MAIL, re.compile(_MAIL)),
 )

@@ -1,7 +1,7 @@
 """A bundle checked: every file, every point, what they say together, and what a reviewer reads of it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,43 +13,24 @@ from ann_benchmarks.results.attributes import version_names
 from ann_benchmarks.statistics.intervals import interval_text
 
 from ..copies import private_in_file
+from ..files import read_json
 from ..manifest import MANIFEST, Manifest
 from ..patterns import IN_WORDS
 from ..private import Private
+from .attributes import attribute_problems
 from .claims import check_claims, check_report, check_system
 from .complete import check_complete
-from .conditions import AGAIN, check_age, check_conditions, memory_problems, target_problems
-from .curves import Copies, mixed, out_of_turn, overlapping, repeated, swapped
-from .figures import answer_remarks, figure_problems, impossible_answers
-from .identity import contradictions, dataset_problems, series_problems
-from .points import RECORD, CheckedPoint, open_bundle
-from .reading import opened_file, read_json
+from .conditions import check_age, check_conditions
+from .curves import TOGETHER, Copies
+from .points import RECORD, CheckedPoint, OpenedBundle, open_bundle
+from .reading import opened_file
+from .relations import RELATIONS, broken_arrays
 from .rules import Findings
-from .timings import timing_problems
+from .truth import answer_remarks, impossible_answers
 from .vectors import RealVectors
 
-RESTORE = "restore the file, or measure the point again"
-MEASURE = "measure the point again"
-LEAVE_OUT = "leave one of them out"
 FOREIGN = (
     "has no series, as of an earlier version or of ann-benchmarks, or no seconds of its runs or mark of truth"
-)
-# What each point keeps: the rule, what yields how it is broken, and what to do then.
-POINT_RULES: tuple[tuple[str, Callable[[CheckedPoint], Iterable[str]], str], ...] = (
-    ("attributes", contradictions, RESTORE),
-    ("series", series_problems, RESTORE),
-    ("dataset", dataset_problems, RESTORE),
-    ("timings", timing_problems, MEASURE),
-    ("target", target_problems, AGAIN),
-    ("tier", memory_problems, AGAIN),
-)
-# What all points keep together; the files that break it are yielded, too.
-TOGETHER: tuple[tuple[str, Callable[[Sequence[CheckedPoint]], Iterable[tuple[str, str]]], str], ...] = (
-    ("timings", overlapping, "measure one point after the other"),
-    ("timings", out_of_turn, MEASURE),
-    ("mixed", mixed, "measure the curve anew, or hand in two"),
-    ("duplicate", repeated, LEAVE_OUT),
-    ("series", swapped, "give the files their own names"),
 )
 MOST_WARNINGS = 30
 
@@ -74,60 +55,69 @@ def check_bundle(
     if opened is None:
         return CheckedBundle(findings)
     manifest, files = opened.manifest, opened.files
-    claimed = {claim.file for claim in manifest.claims}
-    points, copies = [], Copies()
     with RealVectors(data, manifest, findings) if compares_data else nullcontext() as real:
         if real is not None:
             real.check_truth(opened.truths)
-        for point in opened.points():
-            if point.is_foreign:
-                findings.refuse(point.file, "readable", FOREIGN, MEASURE)
-                continue
-            check_point(point, point.file in claimed, findings, real)
-            findings.refuse_each(point.file, "duplicate", copies.problems(point), LEAVE_OUT)
-            points.append(point.drop_arrays())
-    for rule, problems, advice in TOGETHER:
-        for file, problem in problems(points):
-            findings.refuse(file, rule, problem, advice)
+        points = check_points(opened, opened.points(), real)
     check_age(points, manifest, now, findings)
     check_complete(folder, manifest, points, set(files), findings)
-    check_claims(manifest, {point.file: point for point in points}, files, findings)
     check_report(folder, files, points, findings)
     check_system(folder, files, points, findings)
     private = Private((), [point.attrs for point in points])
     for file in (MANIFEST, *files):
         try:
             found = set(private_in_file(folder / file, private, manifest.contact, opened_file))
+            findings.refuse(
+                file, "private", *(f"has {IN_WORDS[kind]} {where}" for kind, where in sorted(found))
+            )
         except UserError as error:
             if not file.endswith(".hdf5"):  # else the reading of results says why
-                findings.refuse(file, "private", str(error), "leave it out")
-            continue
-        facts = (f"has {IN_WORDS[kind]} {where}" for kind, where in sorted(found))
-        findings.refuse_each(file, "private", facts, "replace it, and write the bundle again")
+                findings.refuse(file, "private", str(error))
     records = [file for file in files if file.endswith(RECORD)]
     for file in records:  # nothing else of them is checked
         try:
             if not isinstance(read_json(folder / file), dict):
                 raise UserError("must be the record of a workload")
         except UserError as error:
-            findings.refuse(file, "readable", str(error), "write the bundle again")
+            findings.refuse(file, "readable", str(error))
     return CheckedBundle(findings, manifest, points, records, compares_data)
+
+
+def check_points(
+    opened: OpenedBundle, points: Iterable[CheckedPoint], real: RealVectors | None = None
+) -> list[CheckedPoint]:
+    """Check points by themselves, together, and beside the claims; return them without their arrays."""
+    findings, claims, copies = opened.findings, opened.manifest.claims, Copies()
+    claimed, found = {claim.file for claim in claims}, []
+    for point in points:
+        if point.is_foreign:
+            findings.refuse(point.file, "readable", FOREIGN)
+            continue
+        check_point(point, point.file in claimed, findings, real)
+        findings.refuse(point.file, "duplicate", *copies.problems(point))
+        found.append(point.drop_arrays())
+    for rule, problems in TOGETHER:
+        for file, problem in problems(found):
+            findings.refuse(file, rule, problem)
+    check_claims(opened.manifest, {point.file: point for point in found}, opened.files, findings)
+    return found
 
 
 def check_point(
     point: CheckedPoint, is_claimed: bool, findings: Findings, real: RealVectors | None = None
 ) -> None:
     """Check a point by itself, with the real vectors where they are given."""
-    for rule, problems, advice in POINT_RULES:
-        findings.refuse_each(point.file, rule, problems(point), advice)
     if problems_of_answers := impossible_answers(point):
-        findings.refuse_each(point.file, "answers", problems_of_answers, MEASURE)
+        findings.refuse(point.file, "answers", *problems_of_answers)
     else:
-        for remark in answer_remarks(point):
-            findings.warn(point.file, "answers", remark)
-        findings.refuse_each(point.file, "figures", figure_problems(point), MEASURE)
+        findings.warn(point.file, "answers", *answer_remarks(point))
         if real is not None:
             real.check_point(point)
+    broken = list(broken_arrays(point))
+    for rule, problem in (*broken, *attribute_problems(point, bool(broken))):
+        findings.refuse(point.file, rule, problem)
+    for rule, problems in () if broken else RELATIONS:
+        findings.refuse(point.file, rule, *problems(point))
     check_conditions(point, is_claimed, findings)
 
 

@@ -19,11 +19,10 @@ from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.file import result_path
 
 from ..manifest import PUBLISHED, Manifest
+from .curves import curves_of
 from .points import CheckedPoint
 from .rules import Findings
 
-ADVICE = "measure and add it, or hand the bundle in under the open division"
-OPEN_ADVICE = "hand it in under the open division"
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 NONE = "none"
 POINT_TYPES = ("float", "bit", "int", "sparse")
@@ -172,16 +171,14 @@ def check_complete(
     try:
         steps = expected_steps(folder, manifest)
     except UserError as error:
-        findings.refuse("experiment.yml", "division", str(error), OPEN_ADVICE)
+        findings.refuse("experiment.yml", "division", str(error))
         return
-    curves = defaultdict(list)
-    for point in points:
-        curves[point.curve].append(point)
-    for curve in curves.values():
+    curves = list(curves_of(points))
+    for curve in curves:
         _check_curve(curve, steps, files, findings)
     for step in steps:
-        for what in missing_series(step, [curve[0] for curve in curves.values()]):
-            findings.refuse(f"results/{what[0]}", "complete", what[1], ADVICE)
+        for dataset, what in missing_series(step, [curve[0] for curve in curves]):
+            findings.refuse(f"results/{dataset}", "complete", what)
 
 
 def _check_curve(
@@ -209,13 +206,13 @@ def _check_curve(
     if not any(expected):
         what = f"no run group has '{shown(first.series.algorithm)}' on this dataset"
         place = f"results/{first.dataset}/{first.count}/{first.folder}"
-        findings.refuse(place, "division", what, OPEN_ADVICE)
+        findings.refuse(place, "division", what)
         return
     for file in sorted(have.difference(*expected)):
-        findings.refuse(file, "division", "has arguments that no run group has", OPEN_ADVICE)
+        findings.refuse(file, "division", "has arguments that no run group has")
     best = max(expected, key=lambda names: (len(have & names), -len(names)))
     for file in sorted(best - have - {*files}):
-        findings.refuse(file, "complete", "is missing from its curve", ADVICE)
+        findings.refuse(file, "complete", "is missing from its curve")
 
 
 def missing_series(step: Expected, firsts: Sequence[CheckedPoint]) -> Iterator[tuple[str, str]]:
@@ -255,7 +252,4 @@ def check_clients_alike(points: Sequence[CheckedPoint], findings: Findings, refu
             if lacking := sorted(every - mine):
                 what = f"was not measured by {', '.join(map(str, lacking))} clients, as others were"
                 file = f"results/{dataset}/{count}/{own}"
-                if refuses:
-                    findings.refuse(file, "complete", what, ADVICE)
-                else:
-                    findings.warn(file, "complete", what)
+                (findings.refuse if refuses else findings.warn)(file, "complete", what)

@@ -20,16 +20,16 @@ from ann_benchmarks.results.measurement import CHAIN, MARK, ROUNDS, TURNS, next_
 from ann_benchmarks.statistics.intervals import FEWEST_RUNS
 
 from ..contents import MACHINE, SETTINGS, SOFTWARE
-from .identity import file_names
+from .expected import CLOCK
 from .points import CheckedPoint
-from .timings import CLOCK, spans
+from .relations import file_names, spans
 
 MEMORY = "memory_bytes"  # firmware and kernel take another part of it in each version
 SAME_IN_A_CURVE = (
     *(name for name in (*MACHINE, *SOFTWARE) if name != MEMORY),
     *("distance", "truth", "shared_buffers", "tier", "tier_ram", "tier_shared_buffers", "tier_cpus"),
     *("tier_disk", "tier_iops", "tier_bandwidth", "tier_method", "warmup", "query_order", "driver"),
-    *("clients", "asked_duration", "asked_queries"),
+    *("clients", "asked_duration", "asked_queries", "memory_divided_by", "version_names", "result_format"),
 )
 OF_BUILDS = ("maintenance_work_mem", "max_parallel_maintenance_workers")  # follow from the index
 FREE_DISK = "max_wal_size"  # embedded servers choose by it, another one at each start
@@ -38,14 +38,20 @@ NEAR, NEAREST = 1e-3, 1e-6  # relative: in all of a distribution, and in all of 
 PIECES = 32  # of a run, whose order by their mean latency identifies it
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 Problems = Iterator[tuple[str, str]]
+Points = Sequence[CheckedPoint]
 
 
-def mixed(points: Sequence[CheckedPoint]) -> Problems:
-    """Yield points that differ from the first of their curve in what a curve has one of."""
+def curves_of(points: Points) -> Iterable[list[CheckedPoint]]:
+    """Return the points of each curve."""
     curves = defaultdict(list)
     for point in points:
         curves[point.curve].append(point)
-    for first, *others in curves.values():
+    return curves.values()
+
+
+def mixed(points: Points) -> Problems:
+    """Yield points that differ from the first of their curve in what a curve has one of."""
+    for first, *others in curves_of(points):
         for point in others:
             for what in sorted(_differences(first.attrs, point.attrs)):
                 yield point.file, f"has {what}, other than {first.file.rpartition('/')[2]} of the same curve"
@@ -72,7 +78,7 @@ def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterable[s
                 yield f"{name} {key} {shown(theirs.get(key))}, not {shown(mine.get(key))}"
 
 
-def repeated(points: Sequence[CheckedPoint]) -> Problems:
+def repeated(points: Points) -> Problems:
     """Yield points of one index with the same description, unless searches for two recalls have led there.
 
     A plug-in need not describe its query arguments: where all points of an index have one description, it
@@ -100,26 +106,30 @@ class Copies:
 
     def problems(self, point: CheckedPoint) -> Iterator[str]:
         """Yield in what a point with its arrays is one of those before it."""
-        times, counts = point.stored.times.astype(np.float64), point.stored.counts
-        same: list[tuple[str, object, str]] = [("run", one, "has a run that began at the very time of one of")
-                for one in point.numbers("run_started")]  # fmt: skip
-        alike = list[tuple[str, np.ndarray, float, str]]()
+        times, counts = point.times, point.counts
+        same: list[tuple[object, str]] = [
+            (one, "has a run that began at the very time of one of") for one in point.numbers("run_started")
+        ]
+        alike = list[tuple[np.ndarray, float, str]]()
         if len(times) >= FEWEST and len(np.unique(times)) >= FEWEST:
             # No factor changes the order of the pieces of a run by their means, nor the shape of all.
             pieces = [np.mean(piece) for piece in np.array_split(times, PIECES)]
-            same.append(("order", _digest(np.argsort(pieces)), "has latencies in the order of those of"))
+            same.append((_digest(np.argsort(pieces)), "has latencies in the order of those of"))
             shape = np.quantile(times, np.linspace(0, 1, FEWEST)) / times.mean()
-            alike.append(("shape", shape, NEAR, "has latencies distributed as those of"))
+            alike.append((shape, NEAR, "has latencies distributed as those of"))
         if np.count_nonzero(counts) >= PIECES:
-            same.append(("histogram", _digest(counts), "has the histogram of"))
-        if len(point.run_seconds) >= FEWEST_RUNS:
-            ratios = np.array(point.run_seconds) / np.mean(point.run_seconds)
-            alike.append(("seconds", ratios, NEAREST, "has runs that compare as those of"))
-        for kind, mark, what in same:
-            if (other := self._same.setdefault((kind, mark), point.file)) != point.file:
+            same.append((_digest(counts), "has the histogram of"))
+        for name in ("run_seconds", "run_p50"):
+            values = np.array(point.numbers(name))
+            if len(values) >= FEWEST_RUNS and len(np.unique(values)) == len(values):
+                alike.append(
+                    (values / values.mean(), NEAREST, f"has runs that compare (by {name}) as those of")
+                )
+        for mark, what in same:
+            if (other := self._same.setdefault((what, mark), point.file)) != point.file:
                 yield f"{what} {other}"
-        for kind, values, tolerance, what in alike:
-            before = self._alike[kind, len(values)]
+        for values, tolerance, what in alike:
+            before = self._alike[what, len(values)]
             known = np.array([one for one, _ in before]).reshape(-1, len(values))
             for place in np.flatnonzero((np.abs(known - values) <= tolerance * values).all(axis=1))[:1]:
                 yield f"{what} {before[place][1]}"
@@ -130,7 +140,7 @@ def _digest(values: np.ndarray) -> str:
     return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()
 
 
-def swapped(points: Sequence[CheckedPoint]) -> Problems:
+def swapped(points: Points) -> Problems:
     """Yield files of one index whose query arguments are in the description of another file, not their own.
 
     A plug-in need not write its arguments into its description: only what contradicts itself is refused. The
@@ -149,8 +159,10 @@ def swapped(points: Sequence[CheckedPoint]) -> Problems:
             numbers = own[point.file] & varied
             others = [other.file for other in group if numbers and numbers <= said[other.file]]
             if others and not numbers <= said[point.file]:
-                what = f"its arguments are those that {others[0]} describes, and it describes others"
-                yield point.file, what
+                yield (
+                    point.file,
+                    f"its arguments are those that {others[0]} describes, and it describes others",
+                )
 
 
 def _query_numbers(point: CheckedPoint) -> set[str]:
@@ -160,7 +172,7 @@ def _query_numbers(point: CheckedPoint) -> set[str]:
     return set(_NUMBER.findall(point.name.removeprefix(build)))
 
 
-def overlapping(points: Sequence[CheckedPoint]) -> Problems:
+def overlapping(points: Points) -> Problems:
     """Yield points that were measured on one machine at the same time as another."""
     end, holder = -math.inf, ""
     for start, stop, file in sorted((*span, point.file) for point in points for span in spans(point)):
@@ -170,7 +182,7 @@ def overlapping(points: Sequence[CheckedPoint]) -> Problems:
             end, holder = stop, file
 
 
-def out_of_turn(points: Sequence[CheckedPoint]) -> Problems:
+def out_of_turn(points: Points) -> Problems:
     """Yield points with rounds left out, and with a run before another point's run of an earlier round."""
     races = defaultdict(list)
     for point in points:
@@ -182,7 +194,11 @@ def out_of_turn(points: Sequence[CheckedPoint]) -> Problems:
             yield point.file, f"has runs of the rounds {listed}, and {len(point.run_seconds)} runs in all"
         elif len(started) == len(rounds):
             races[str(point.attrs.get(MARK))].append((point, started))
+    marks: dict[str, str] = {}
     for mark, race in races.items():
+        for point, _ in race:
+            if CHAIN in point.attrs and marks.setdefault(str(point.attrs[CHAIN]), mark) != mark:
+                yield point.file, f"has the chain of another race ({CHAIN})"
         latest, holder = -math.inf, ""
         for place in range(max(len(started) for _, started in race)):
             turns = [(started[place], point.file) for point, started in race if place < len(started)]
@@ -191,9 +207,14 @@ def out_of_turn(points: Sequence[CheckedPoint]) -> Problems:
                     yield file, f"has a run of round {place + 1} that began before round {place} of {holder}"
             latest, holder = max((latest, holder), *turns)
         yield from _broken_chain(mark, [point for point, _ in race])
+        first, longest = race[0][0], max(len(started) for _, started in race)
+        requested = re.match(r"(\d+) rounds", str(first.attrs.get("rounds_requested")))
+        is_whole = first.attrs.get("rounds_ended") == "rounds" and longest > 1
+        if requested and (longest > int(requested[1]) or (is_whole and longest < int(requested[1]))):
+            yield first.file, f"is of a race of {requested[0]}, which has {longest}"
 
 
-def _broken_chain(mark: str, race: Sequence[CheckedPoint]) -> Problems:
+def _broken_chain(mark: str, race: Points) -> Problems:
     """Yield where the contenders of a race have not the rounds that its chain has a link for.
 
     A contender leaves a race that it has lost, or that it has failed in. A round is recomputed if all who had
@@ -201,27 +222,29 @@ def _broken_chain(mark: str, race: Sequence[CheckedPoint]) -> Problems:
     """
     first = race[0]
     chain, turns = str(first.attrs.get(CHAIN) or "").split(), first.numbers(TURNS)
+    has = f"({CHAIN}, {TURNS})"
     for point in race:
         rounds = len(point.run_seconds)
         if (point.attrs.get(CHAIN), point.numbers(TURNS)) != (first.attrs.get(CHAIN), turns):
-            yield (
-                point.file,
-                f"has another chain of rounds ({CHAIN}, {TURNS}) than {first.file} of its race",
-            )
+            yield point.file, f"has another chain of rounds {has} than {first.file} of its race"
         elif not chain:
             continue  # of an earlier version
         elif rounds > len(chain) or len(turns) != len(chain):
-            yield point.file, f"has {rounds} rounds, and its race {len(chain)} ({CHAIN}, {TURNS})"
+            yield point.file, f"has {rounds} rounds, and its race {len(chain)} {has}"
         elif rounds < len(chain) and turns[rounds] >= turns[rounds - 1]:
-            yield (
-                point.file,
-                f"has {rounds} of {len(chain)} rounds, and no contender left after them",
-            )
+            yield point.file, f"has {rounds} of {len(chain)} rounds, and no contender left after them"
     for number, (link, took_part) in enumerate(zip(chain, turns, strict=False)):
         seconds = [point.run_seconds[number] for point in race if number < len(point.run_seconds)]
         before = chain[number - 1] if number else mark
         if len(seconds) > took_part or (len(seconds) == took_part and next_link(before, seconds) != link):
-            yield (
-                first.file,
-                f"has a link of round {number + 1} ({CHAIN}) that is not of its runs",
-            )
+            yield first.file, f"has a link of round {number + 1} ({CHAIN}) that is not of its runs"
+
+
+# What all points keep together: the rule, and what yields the files that break it.
+TOGETHER = (
+    ("timings", overlapping),
+    ("timings", out_of_turn),
+    ("mixed", mixed),
+    ("duplicate", repeated),
+    ("series", swapped),
+)

@@ -1,7 +1,8 @@
 """A bundle opened for the checker and for the table of submissions: its files, and points with metrics."""
 
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -16,7 +17,7 @@ from ann_benchmarks.common.yaml_file import YamlFile
 from ann_benchmarks.fields.series import Series, series_of, stored_series
 from ann_benchmarks.pricing.prices import PriceList, read_prices
 from ann_benchmarks.results.file import Result, read_more, read_result, truth_mark
-from ann_benchmarks.results.measurement import RECALL_SLACK, Measurement, recall_of_each
+from ann_benchmarks.results.measurement import PARTS, RECALL_SLACK, Measurement, recall_of_each
 from ann_benchmarks.results.metrics import KNN, RECALL
 from ann_benchmarks.results.runs import Run, judged
 from ann_benchmarks.statistics.intervals import fifth_percentile, share_interval
@@ -24,7 +25,7 @@ from ann_benchmarks.statistics.intervals import fifth_percentile, share_interval
 from ..files import EXPERIMENT, PRICES
 from ..manifest import MANIFEST, BundledDataset, Manifest, read_manifest
 from .reading import check_folder, contradictions, opened_file
-from .rules import Findings
+from .rules import MEASURE, REWRITE, Findings
 from .truth import Neighborhood, read_truths
 
 MOST_ANSWERS = 1 << 28  # numbers in one file
@@ -32,78 +33,59 @@ HISTOGRAM = ("latency_histogram_edges", "latency_histogram")
 RECORD = ".workload.json"
 SECONDS = 1e-12, 1e9  # between which those of a query are, so that their squares are numbers
 STATED = ("qps_mean",)  # attributes that metrics would take in place of the raw data
-REWRITE = "write the bundle again"
 _PLACE = re.compile(r"results/([^/]+)/([1-9][0-9]{0,5})/([^/]+)/([^/]+)\.hdf5")
+_NONE = np.empty(0)
+
+
+def _no_array() -> np.ndarray:
+    return _NONE
 
 
 class UnjudgedError(Exception):
-    """A result cannot be judged: the rule that refuses it, what is wrong, and what to do."""
-
-
-@dataclass(frozen=True)
-class StoredPoint(Result):
-    """A result file with all that it stores raw.
-
-    `contradictions` are attributes that it holds twice, with two values. `edges` (n + 1,) in s and `counts`
-    (n,) are the histogram of the latencies of all runs; empty without one.
-    """
-
-    edges: np.ndarray = field(default_factory=lambda: np.empty(0))
-    counts: np.ndarray = field(default_factory=lambda: np.empty(0))
-    contradictions: tuple[str, ...] = ()
+    """A result cannot be judged: the rule that refuses it, what is wrong, and what to do if it is special."""
 
 
 @dataclass(frozen=True, eq=False)
 class CheckedPoint:
     """A result in a bundle, by the path of its `file` there, with its metrics by what is stored raw.
 
-    `slack` are metrics of recall with the slack of ann-benchmarks, which earlier versions had: `has_slack`
-    for a point of these.
+    `times` (n,) in s, `rows` and `distances` (queries, count) are of one run, `recalls` (queries,) follow
+    from them; `edges` (m + 1,) in s and `counts` (m,) are the histogram of all runs. `twice` are attributes
+    with two values. `slack` are metrics of recall with the slack of ann-benchmarks, which earlier versions
+    had: `has_slack` for a point of these.
     """
 
     file: str
     run: Run
-    stored: StoredPoint
+    attrs: Mapping[str, Any]
     facts: BundledDataset
     truth: Neighborhood
-    recalls: np.ndarray  # of each query, (queries,)
-    slack: Mapping[str, float]
+    times: np.ndarray = field(default_factory=_no_array)
+    rows: np.ndarray = field(default_factory=_no_array)
+    distances: np.ndarray = field(default_factory=_no_array)
+    recalls: np.ndarray = field(default_factory=_no_array)
+    edges: np.ndarray = field(default_factory=_no_array)
+    counts: np.ndarray = field(default_factory=_no_array)
+    twice: tuple[str, ...] = ()
+    slack: Mapping[str, float] = field(default_factory=dict)
     has_slack: bool = False
 
-    @property
-    def dataset(self) -> str:
-        """The name of its dataset."""
-        return self.run.dataset
+    def __post_init__(self) -> None:
+        vars(self).update(dataset=self.run.dataset, count=self.run.count, series=self.run.series)
+
+    dataset: str = field(init=False)
+    count: int = field(init=False)  # neighbours that were requested
+    series: Series = field(init=False)
 
     @property
-    def count(self) -> int:
-        """How many neighbours were requested."""
-        return self.run.count
-
-    @property
-    def series(self) -> Series:
-        """The series that it says to be of."""
-        return self.run.series
-
-    @property
-    def attrs(self) -> dict[str, Any]:
-        """The attributes, as plain values."""
-        return self.stored.attrs
-
-    @cached_property
     def folder(self) -> str:
         """The name of the folder that it lies in."""
         return self.file.split("/")[3]
 
-    @cached_property
+    @property
     def name(self) -> str:
         """The name of its file, without the end."""
         return self.file.split("/")[4].removesuffix(".hdf5")
-
-    @property
-    def queries(self) -> int:
-        """How many the dataset has."""
-        return self.facts.queries
 
     @property
     def curve(self) -> tuple[str, int, str]:
@@ -113,7 +95,7 @@ class CheckedPoint:
     @property
     def is_open(self) -> bool:
         """Whether queries came at a rate."""
-        return self.attrs.get("loop") == "open"
+        return self.series.is_open
 
     @property
     def recall(self) -> float:
@@ -153,6 +135,11 @@ class CheckedPoint:
         value = self.attrs.get(name)
         return float(value) if isinstance(value, int | float) else None
 
+    def __getitem__(self, name: str) -> float:
+        """Return an attribute that is a number, else NaN, which nothing follows from."""
+        value = self.number(name)
+        return math.nan if value is None else value
+
     def numbers(self, name: str) -> list[float]:
         """Return an attribute that lists numbers; HDF5 may have a list of one as a number."""
         value = self.attrs.get(name, [])
@@ -168,9 +155,8 @@ class CheckedPoint:
 
     def drop_arrays(self) -> "CheckedPoint":
         """Return the same with the attributes alone, so that thousands fit into memory."""
-        none = np.empty(0)
-        stored = StoredPoint(self.stored.path, self.attrs, none, none, none)
-        return replace(self, stored=stored, recalls=none)
+        none = _NONE
+        return replace(self, times=none, rows=none, distances=none, recalls=none, edges=none, counts=none)
 
 
 @dataclass(frozen=True)
@@ -196,7 +182,8 @@ class OpenedBundle:
                 if (point := _opened_point(self, file)) is not None:
                     yield point
             except UnjudgedError as unjudged:
-                self.findings.refuse(file, *unjudged.args)
+                rule, what, *advice = unjudged.args
+                self.findings.refuse(file, rule, what, advice="".join(advice))
 
 
 def open_bundle(folder: Path, findings: Findings) -> OpenedBundle | None:
@@ -204,15 +191,16 @@ def open_bundle(folder: Path, findings: Findings) -> OpenedBundle | None:
     try:
         manifest = read_manifest(folder)
     except UserError as error:
-        text = str(error).removeprefix(f"{folder / MANIFEST}: ")
-        findings.refuse(MANIFEST, "manifest", text, "write the bundle with report.py --bundle")
+        findings.refuse(MANIFEST, "manifest", str(error).removeprefix(f"{folder / MANIFEST}: "))
         return None
     findings.is_mini = manifest.mini
+    if manifest.mini and not str(manifest.experiment).endswith("-mini"):
+        findings.refuse(MANIFEST, "manifest", "is a miniature of an experiment that it does not name")
     files = check_folder(folder, manifest, findings)
     for number, claim in enumerate(manifest.claims, 1):
         if claim.file not in files:
             what = f"claim {number} rests on {claim.file}, which is not in the bundle"
-            findings.refuse(MANIFEST, "claims", what, REWRITE)
+            findings.refuse(MANIFEST, "claims", what)
     truths = read_truths(folder, manifest, files, findings)
     prices = None
     try:
@@ -222,28 +210,52 @@ def open_bundle(folder: Path, findings: Findings) -> OpenedBundle | None:
             experiment.mapping((), experiment.content, "an experiment", required=["title", "steps"])
     except UserError as error:
         file, _, text = str(error).removeprefix(f"{folder}/").partition(":")
-        findings.refuse(file, "readable", text.strip(), REWRITE)
+        findings.refuse(file, "readable", text.strip())
     return OpenedBundle(folder, manifest, files, truths, findings, prices)
 
 
 def _opened_point(bundle: OpenedBundle, file: str) -> CheckedPoint | None:
     """Read a result file; UnjudgedError where it cannot be judged, None where its truth was refused."""
-    place = _PLACE.fullmatch(file)
-    if place is None:
-        advice = "results lie in results/DATASET/COUNT/SERIES/FILE.hdf5"
-        raise UnjudgedError("series", "lies where no result lies", advice)
-    name, count = place[1], int(place[2])
-    facts = bundle.manifest.datasets.get(name)
-    if facts is None:
-        raise UnjudgedError("dataset", f"the manifest has no dataset '{name}'", REWRITE)
-    if facts.queries * count > MOST_ANSWERS:
-        raise UnjudgedError("readable", "promises more answers than are read", "hand in fewer queries")
     path = bundle.folder / file
+    if (place := _PLACE.fullmatch(file)) is None:
+        raise UnjudgedError("series", "does not lie in results/DATASET/COUNT/SERIES/FILE.hdf5")
+    if (facts := bundle.manifest.datasets.get(place[1])) is None:
+        raise UnjudgedError("dataset", f"the manifest has no dataset '{place[1]}'", REWRITE)
+    if facts.queries * int(place[2]) > MOST_ANSWERS:
+        raise UnjudgedError("readable", "promises more answers than are read", "hand in fewer queries")
     try:
-        stored, series = _read_point(path, facts.queries, count)
+        with opened_file(path) as opened:
+            twice = contradictions(opened)
+        result, histogram = read_result(path), read_more(path, *HISTOGRAM) or [_NONE, _NONE]
+        return judge_point(bundle, file, result, histogram, twice)
     except UserError as error:
-        text = str(error).removeprefix(f"{path} ")
-        raise UnjudgedError("readable", text, "measure the point again") from None
+        raise UnjudgedError("readable", str(error).removeprefix(f"{path} "), MEASURE) from None
+
+
+def judge_point(
+    bundle: OpenedBundle,
+    file: str,
+    result: Result,
+    histogram: Sequence[np.ndarray],
+    twice: tuple[str, ...] = (),
+) -> CheckedPoint | None:
+    """Return a result beside its truth, None where that was refused.
+
+    UnjudgedError where the bundle does not go with it, UserError where the file must be measured again.
+    """
+    _, name, number, folder, _ = file.split("/")
+    count, facts, attrs = int(number), bundle.manifest.datasets[name], result.attrs
+    if result.neighbors.shape != (facts.queries, count):
+        expected = (facts.queries, count)
+        raise UserError(f"has answers {result.neighbors.shape}, and the manifest says {expected}")
+    for attribute, what in (("run_seconds", "its runs"), ("best_search_time", "a query")):
+        values = attrs.get(attribute, 1.0)
+        values = values if isinstance(values, list) else [values]
+        if not values or not all(
+            isinstance(one, int | float) and SECONDS[0] < one < SECONDS[1] for one in values
+        ):
+            raise UserError(f"does not say the seconds of {what} ({attribute})")
+    series = series_of(attrs, clean_text(folder))
     truth = bundle.truths.get((name, series.filter))
     if truth is None:
         if series.filter and series.filter not in facts.filters:
@@ -253,40 +265,20 @@ def _opened_point(bundle: OpenedBundle, file: str) -> CheckedPoint | None:
     if not 1 <= count <= truth.rows.shape[1]:
         what = f"has {count} neighbours a query, and the truth {truth.rows.shape[1]}"
         raise UnjudgedError("dataset", what, REWRITE)
-    mark, said = truth_mark(truth.distances[:, :count]), stored.attrs.get("truth")
-    if said not in (None, mark) or stored.attrs["count"] != count:
-        what = f"was measured against {stored.attrs['count']} true neighbours with the mark {said}"
+    mark, said = truth_mark(truth.distances[:, :count]), attrs.get("truth")
+    if said not in (None, mark) or attrs["count"] != count:
+        what = f"was measured against {attrs['count']} true neighbours with the mark {said}"
         raise UnjudgedError("dataset", f"{what}, not {mark}", "add the results of this dataset alone")
-    raw = {key: value for key, value in stored.attrs.items() if key not in STATED}
-    run = replace(judged(replace(stored, attrs=raw), series, name, truth, {mark}), path=path)
-    m = Measurement(truth, stored.distances, stored.times, raw)
+    raw = {key: value for key, value in attrs.items() if key not in STATED}
+    run = replace(judged(replace(result, attrs=raw), series, name, truth, {mark}), path=result.path)
+    m = Measurement(truth, result.distances, result.times, raw)
     slack = recall_of_each(m.found, m.kth + RECALL_SLACK, count, m.due)
     tail = {"recall-p5": fifth_percentile(slack), "recall-worst": float(slack.min())}
-    low = stored.attrs.get("recall_low")
+    low = attrs.get("recall_low")
     lows = share_interval(m.recalls).low, share_interval(slack).low
-    has_slack = isinstance(low, float) and abs(lows[1] - low) < abs(lows[0] - low)
-    recalls = slack if has_slack else m.recalls
-    return CheckedPoint(file, run, stored, facts, truth, recalls, tail, has_slack)
-
-
-def _read_point(path: Path, queries: int, count: int) -> tuple[StoredPoint, Series]:
-    """Read a result with answers of this shape, (queries, neighbours); UserError for anything else."""
-    with opened_file(path) as file:
-        twice = contradictions(file)
-    result = read_result(path)
-    if result.neighbors.shape != (queries, count):
-        raise UserError(f"has answers {result.neighbors.shape}, and the manifest says {(queries, count)}")
-    histogram = read_more(path, *HISTOGRAM) or [np.empty(0)] * 2
-    series = series_of(result.attrs, clean_text(path.parent.name))
-    for name, what in (("run_seconds", "its runs"), ("best_search_time", "a query")):
-        if name in result.attrs and not are_seconds(result.attrs[name]):
-            raise UserError(f"does not say the seconds of {what} ({name})")
-    return StoredPoint(**vars(result), edges=histogram[0], counts=histogram[1], contradictions=twice), series
-
-
-def are_seconds(value: Any) -> bool:
-    """Whether a number, or each in a list that is not empty, can be the seconds of a query."""
-    values = value if isinstance(value, list) else [value]
-    return bool(values) and all(
-        isinstance(one, int | float) and SECONDS[0] < one < SECONDS[1] for one in values
-    )
+    is_earlier = not {PARTS, "result_format"} & attrs.keys()
+    has_slack = is_earlier and isinstance(low, float) and abs(lows[1] - low) < abs(lows[0] - low)
+    times, distances = (array.astype(np.float64) for array in (result.times, result.distances))
+    recalls, (edges, counts) = slack if has_slack else m.recalls, histogram
+    arrays = times, result.neighbors, distances, recalls, edges, counts
+    return CheckedPoint(file, run, attrs, facts, truth, *arrays, twice, tail, has_slack)

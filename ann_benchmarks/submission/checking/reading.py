@@ -1,6 +1,5 @@
 """A stranger's folder and its files, read within bounds: what they declare is checked before it is read."""
 
-import json
 import os
 import stat
 from collections.abc import Iterator
@@ -16,10 +15,10 @@ from h5py import h5a
 from ann_benchmarks.common.errors import UserError, one_line
 from ann_benchmarks.common.hdf5 import is_of_numbers, lacking, open_hdf5_file
 from ann_benchmarks.common.names import LONGEST_FOLDER, name_problem
-from ann_benchmarks.common.text import DAMAGE, from_json, plain, reason_of
+from ann_benchmarks.common.text import DAMAGE, from_json, reason_of
 from ann_benchmarks.results.attributes import ALL, LONGEST_TEXT, plain_attributes
 
-from ..files import opened, sha256_of
+from ..files import sha256_of
 from ..manifest import MANIFEST, Manifest
 from .rules import Findings
 
@@ -28,7 +27,6 @@ MOST_BYTES = 50 << 30
 DEEPEST = 12  # folders within each other
 KNOWN_FILES = {MANIFEST, "README.md", "experiment.yml", "system.json", "prices.yml"}
 KNOWN_FOLDERS = {"results", "truth", "report", "logs"}
-MOST_TEXT_BYTES = 256 << 20
 MOST_ARRAY_BYTES = 1 << 30
 MOST_CHUNK_BYTES = 64 << 20
 MOST_COMPRESSED = 100  # bytes that one byte stands for, in an array that is not small
@@ -45,14 +43,13 @@ def check_folder(folder: Path, manifest: Manifest, findings: Findings) -> list[s
     named = manifest.files.keys()
     for path in sorted(named - there.keys()):
         if not findings.mentions(path):
-            what = "is in the manifest and not in the folder"
-            findings.refuse(path, "files", what, "restore it, or write the bundle again")
+            findings.refuse(path, "files", "is in the manifest and not in the folder")
     for path in sorted(there.keys() - manifest.files.keys() - {MANIFEST}):
-        findings.refuse(path, "files", "is in the folder and not in the manifest", "take it out")
+        findings.refuse(path, "files", "is in the folder and not in the manifest")
     there_and_named = sorted(named & there.keys())
     for path in there_and_named:
         if PurePosixPath(path).parts[0] not in KNOWN_FOLDERS and path not in KNOWN_FILES:
-            findings.refuse(path, "files", "does not belong to a bundle", "take it out")
+            findings.refuse(path, "files", "does not belong to a bundle")
         promised = manifest.files[path]
         if there[path] != promised.bytes:
             what = f"has {there[path]:,} bytes, and {promised.bytes:,} in the manifest"
@@ -60,12 +57,12 @@ def check_folder(folder: Path, manifest: Manifest, findings: Findings) -> list[s
             what = "has another SHA-256 than in the manifest"
         else:
             continue
-        findings.refuse(path, "files", what, "it was changed: restore it, or write the bundle again")
+        findings.refuse(path, "files", what)
     spellings: dict[str, str] = {}
     for path in sorted(there):
         other = spellings.setdefault(path.casefold(), path)
         if other != path:  # they are one name on some systems
-            findings.refuse(path, "paths", f"differs from {other} in the case of letters only", "rename it")
+            findings.refuse(path, "paths", f"differs from {other} in the case of letters only")
     return there_and_named  # a changed file is read, too: what else is wrong with it is said
 
 
@@ -83,43 +80,21 @@ def walk(folder: Path, findings: Findings) -> Iterator[tuple[str, int]]:
             seen += 1
             size += status.st_size
             if seen > MOST_FILES or size > MOST_BYTES:
-                findings.refuse(".", "files", "has too many files or bytes", "hand in parts of it")
+                findings.refuse(".", "files", "has too many files or bytes", advice="hand in parts of it")
                 return
             if entry.is_symlink():
-                findings.refuse(shown, "paths", "is a link", "put the file itself there")
+                findings.refuse(shown, "paths", "is a link")
             elif problem := name_problem(entry.name, LONGEST_FOLDER):
-                findings.refuse(shown, "paths", f"has a name that {problem}", "give it another name")
+                findings.refuse(shown, "paths", f"has a name that {problem}")
             elif stat.S_ISDIR(status.st_mode):
                 if path.count("/") >= DEEPEST:
-                    findings.refuse(shown, "paths", "lies too deep", "leave it out")
+                    findings.refuse(shown, "paths", "lies too deep")
                 else:
                     waiting.append(Path(entry.path))
             elif not stat.S_ISREG(status.st_mode):
-                findings.refuse(shown, "paths", "is not a regular file", "take it out")
+                findings.refuse(shown, "paths", "is not a regular file")
             else:
                 yield path, status.st_size
-
-
-def read_json(path: Path) -> Any:
-    """Return what a file holds as JSON; UserError where that cannot be read within bounds."""
-    try:
-        return plain(json.loads(read_text(path)))
-    except RecursionError:
-        raise UserError("is nested too deeply") from None
-    except ValueError as error:
-        raise UserError(f"is not JSON: {reason_of(error)}") from None
-
-
-def read_text(path: Path) -> str:
-    """Return a text; UserError where it cannot be read within bounds."""
-    try:
-        with opened(path) as file:
-            content = file.read(MOST_TEXT_BYTES + 1)
-        if len(content) > MOST_TEXT_BYTES:
-            raise UserError(f"has more than {MOST_TEXT_BYTES >> 20} MiB")
-        return content.decode()
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot be read: {reason_of(error)}") from None
 
 
 @contextmanager

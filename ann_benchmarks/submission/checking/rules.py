@@ -1,16 +1,29 @@
 """The rules that a bundle keeps, by the short names that findings cite; docs/rules.md explains each."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ann_benchmarks.common.errors import one_line
 from ann_benchmarks.common.numbers import counted
 
-# A name in brackets stands in every finding, and in a row of docs/rules.md that says what the rule asks.
+REWRITE, MEASURE, RESTORE = "write the bundle again", "measure the point again", "restore the file"
+# A name in brackets stands in every finding, and in a row of docs/rules.md that says what the rule asks. What
+# to do is said with a finding, unless that is special.
 RULES = {
-    *("manifest", "paths", "files", "readable", "dataset", "truth", "answers", "timings", "figures"),
-    *("attributes", "series", "complete", "division", "mixed", "duplicate", "target", "recall", "claims"),
-    *("clients", "tier", "runs", "warnings", "age", "report", "system", "private"),
+    **dict.fromkeys(("truth", "claims", "report", "system"), REWRITE),
+    **dict.fromkeys(("answers", "timings", "figures"), MEASURE),
+    **dict.fromkeys(("attributes", "series", "dataset"), f"{RESTORE}, or {MEASURE}"),
+    **dict.fromkeys(("target", "tier", "clients", "runs", "warnings", "age"), "measure it again"),
+    "manifest": "write the bundle with report.py --bundle",
+    "paths": "hand in regular files with plain names",
+    "files": f"{RESTORE}, take out what does not belong there, or {REWRITE}",
+    "readable": f"{RESTORE}, or {REWRITE}",
+    "complete": "measure and add it, or hand the bundle in under the open division",
+    "division": "hand it in under the open division",
+    "mixed": "measure the curve anew, or hand in two",
+    "duplicate": "leave one of them out",
+    "recall": "claim a point that reaches it",
+    "private": f"replace it, and {REWRITE}",
 }
 LONGEST = 500  # characters of what is wrong, which may quote a file
 MOST_OF_A_RULE = 20  # findings of one rule in one file that are written out
@@ -38,29 +51,17 @@ class Findings:
         self._counts: dict[tuple[str, str], int] = {}
         self.is_mini = False
 
-    def refuse(self, file: str, rule: str, what: str, advice: str) -> None:
-        """Refuse the bundle."""
-        self._add(RuleFinding(file, rule, one_line(what, LONGEST), True, advice))
-
-    def refuse_each(self, file: str, rule: str, problems: Iterable[str], advice: str) -> None:
+    def refuse(self, file: str, rule: str, *problems: str, advice: str = "") -> None:
         """Refuse the bundle for each of several problems of a file."""
         for problem in problems:
-            self.refuse(file, rule, problem, advice)
+            self._add(RuleFinding(file, rule, one_line(problem, LONGEST), True, advice or RULES[rule]))
 
-    def warn(self, file: str, rule: str, what: str) -> None:
+    def warn(self, file: str, rule: str, *problems: str) -> None:
         """Say what a reviewer should know."""
-        self._add(RuleFinding(file, rule, one_line(what, LONGEST), False))
-
-    def judge(self, file: str, rule: str, what: str, advice: str) -> None:
-        """Refuse for how a claim was measured; a miniature shows that all works, and is warned of it."""
-        if self.is_mini:
-            self.warn(file, rule, f"{what} (a miniature)")
-        else:
-            self.refuse(file, rule, what, advice)
+        for problem in problems:
+            self._add(RuleFinding(file, rule, one_line(problem, LONGEST), False))
 
     def _add(self, finding: RuleFinding) -> None:
-        if finding.rule not in RULES:
-            raise KeyError(finding.rule)
         if finding in self._found:
             return
         key = (finding.file, finding.rule)
@@ -73,6 +74,15 @@ class Findings:
         """Those that disqualify, in the order of their files."""
         return sorted(finding for finding in self._found if finding.disqualifies)
 
+    @property
+    def warnings(self) -> list[RuleFinding]:
+        """The others."""
+        return sorted(finding for finding in self._found if not finding.disqualifies)
+
+    def mentions(self, file: str) -> bool:
+        """Whether something disqualifies a file."""
+        return any(finding.file == file and finding.disqualifies for finding in self._found)
+
     def tasks(self) -> Iterator[str]:
         """Yield a line for each thing to do before the bundle would pass, with a first example."""
         groups: dict[str, list[RuleFinding]] = {}
@@ -82,12 +92,3 @@ class Findings:
             rules = ", ".join(dict.fromkeys(f"[{one.rule}]" for one in found))
             number = counted(len({one.file for one in found}), "file")
             yield f"{advice} ({number}, {rules}), such as {found[0].file}: {found[0].text}"
-
-    @property
-    def warnings(self) -> list[RuleFinding]:
-        """The others."""
-        return sorted(finding for finding in self._found if not finding.disqualifies)
-
-    def mentions(self, file: str) -> bool:
-        """Whether something disqualifies a file."""
-        return any(finding.file == file and finding.disqualifies for finding in self._found)

@@ -17,11 +17,9 @@ from ..files import truth_name
 from ..manifest import Manifest
 from .points import CheckedPoint
 from .rules import Findings
-from .truth import Neighborhood, tolerance
+from .truth import OWN, Neighborhood, tolerance
 
-OWN = "take the dataset's own"
 OTHER_DATA = "measure on the dataset of this name, or give yours a name of its own"
-AGAIN = "measure the point again"
 
 
 class RealVectors:
@@ -57,25 +55,25 @@ class RealVectors:
             problem = problem or _different_queries(truth.distances, _distances(dataset, truth.rows))
             if problem:
                 what = f"its distances are others than the dataset's, {problem}"
-                self._findings.refuse(path, "truth", what, OWN)
+                self._findings.refuse(path, "truth", what, advice=OWN)
             if filter_set and (wrong := _not_passing(dataset, filter_set, truth.rows)):
-                self._findings.refuse(path, "truth", wrong, OWN)
+                self._findings.refuse(path, "truth", wrong, advice=OWN)
 
     def check_point(self, point: CheckedPoint) -> None:
         """Refuse a point whose distances are not those of its rows."""
         if (dataset := self._dataset(point.dataset)) is None:
             return
-        rows, stored = point.stored.neighbors, point.stored.distances.astype(np.float64)
+        rows, stored = point.rows, point.distances
         if problem := _different_queries(stored, _distances(dataset, rows)):
             what = f"has other distances than its rows have, {problem}"
-            self._findings.refuse(point.file, "answers", what, AGAIN)
+            self._findings.refuse(point.file, "answers", what)
         if point.series.filter:
             try:
                 wrong = _not_passing(dataset, point.series.filter, rows)
             except UserError:
                 return  # the check of the truth says why
             if wrong:
-                self._findings.refuse(point.file, "answers", wrong, AGAIN)
+                self._findings.refuse(point.file, "answers", wrong)
 
     def _dataset(self, name: str) -> Dataset | None:
         """Open a dataset; None, which is said once, where it cannot be had or is another one."""
@@ -89,24 +87,24 @@ class RealVectors:
                 opened = HDF5Dataset(self._folder / f"{checked_name(name, 'dataset')}.hdf5")
         except UserError as error:
             advice = "get it, or give --data the folder that has it"
-            self._findings.refuse(path, "dataset", f"cannot be compared: {error}", advice)
+            self._findings.refuse(path, "dataset", f"cannot be compared: {error}", advice=advice)
             return None
         self._stack.enter_context(opened)
         said, metric = self._manifest.datasets[name], str(opened.attrs["distance"])
         shape = (opened.rows, int(opened.attrs["dimension"]), len(opened.test()))
         if metric != said.metric:
             what = f"is of the metric {said.metric}, and the dataset of {metric}"
-            self._findings.refuse(path, "dataset", what, OTHER_DATA)
+            self._findings.refuse(path, "dataset", what, advice=OTHER_DATA)
         if shape != (said.rows, said.dimension, said.queries):
             what = (
                 f"has another shape: {said.rows:,} rows of {said.dimension:,} and {said.queries:,} queries,"
                 f" and the dataset {shape[0]:,} of {shape[1]:,} and {shape[2]:,}"
             )
-            self._findings.refuse(path, "dataset", what, OTHER_DATA)
+            self._findings.refuse(path, "dataset", what, advice=OTHER_DATA)
             return None
         if (mark := truth_mark(opened.truth().known_distances)) != said.fingerprint:
             what = f"has the fingerprint {said.fingerprint}, and the dataset {mark}"
-            self._findings.refuse(path, "dataset", what, OTHER_DATA)
+            self._findings.refuse(path, "dataset", what, advice=OTHER_DATA)
         self._opened[name] = opened
         return opened
 

@@ -1,0 +1,205 @@
+"""What each attribute of a result must be: of which results it is stored, and what follows from what is raw.
+
+A row has what it is of, the attributes that such results store, and what these can be by the answers,
+latencies and seconds that a result has. A new attribute is a name in a row.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ann_benchmarks.common.errors import shown
+from ann_benchmarks.results.measurement import (
+    CHAIN,
+    EXACT_SEARCH,
+    MARK,
+    OVERSTATED,
+    PARTS,
+    ROUNDS,
+    TURNS,
+    run_throughputs,
+)
+from ann_benchmarks.statistics.intervals import mean_interval
+from ann_benchmarks.statistics.percentiles import PERCENTILES, QUERIES
+
+from .expected import (
+    CLOSE,
+    Expected,
+    answer_figures,
+    batch_figures,
+    build_figures,
+    client_figures,
+    closed_figures,
+    cpu_figures,
+    dataset_facts,
+    filtered_figures,
+    has_server,
+    latency_figures,
+    open_figures,
+    run_figures,
+    sequence_figures,
+    shard_figures,
+    tier_facts,
+    tier_memory,
+)  # fmt: skip
+from .points import CheckedPoint
+
+
+class Kind(NamedTuple):
+    """Results that store the same, in words, and what says whether one is of them."""
+
+    words: str
+    holds: Callable[[CheckedPoint], Any]
+
+
+class Row(NamedTuple):
+    """What is stored of a kind of results: attributes by their names, and what they can be by what is raw.
+
+    `stored` are always there, of a|b one; `only` are of no other result, either, and `may` of no other, but
+    not always there. `evidence` is what the expected values follow from.
+    """
+
+    rule: str
+    kind: Kind
+    evidence: str = ""
+    expected: Callable[[CheckedPoint], Mapping[str, Expected]] = lambda point: {}
+    stored: str = ""
+    only: str = ""
+    may: str = ""
+
+
+def _is_here(p: CheckedPoint) -> bool:
+    return p.attrs.get("server") in ("embedded", "installed") and str(p.attrs.get("kernel"))[:5] == "Linux"
+
+
+_RESULT = Kind("a result", lambda p: True)
+_CLIENTS = Kind("queries by clients", lambda p: p.series.clients is not None)
+_SERVER = Kind("a server", has_server)
+_NEW = Kind("a result since format 2", lambda p: "result_format" in p.attrs)
+_SEVERAL = Kind("several runs", lambda p: math.isfinite(mean_interval(run_throughputs(p.attrs)).low))
+_HERE = Kind("a server here", _is_here)
+_CLOSED = Kind("a closed loop", lambda p: _CLIENTS.holds(p) and not p.is_open)
+_ALONE = Kind("one query after the other", lambda p: not _CLIENTS.holds(p))
+_OPEN = Kind("a rate", lambda p: p.series.is_open)
+_FILTERED = Kind("queries under filters", lambda p: p.truth.matches is not None)
+_TIER = Kind("a simulated server", lambda p: p.series.tier_method)
+_ROUNDS = Kind("rounds", lambda p: ROUNDS in p.attrs or MARK in p.attrs)
+_SEARCH = Kind("a search for a recall", lambda p: {"target_recall", "target_value"} & p.attrs.keys())
+_PERCENTILES = " ".join(f"latency_{name}" for name in PERCENTILES)
+ROWS = (
+    Row("figures", _RESULT, "its answers", answer_figures,
+        "candidates recall_low recall_high run_recalls name build_arguments expect_extra batch_mode truth"),
+    Row("figures", _FILTERED, "its answers", filtered_figures,
+        only="completeness short_answers queries_without_matches selectivity",
+        may="completeness_low completeness_high short_answers_low short_answers_high deciles"),
+    Row("figures", _RESULT, "the seconds of its runs", run_figures,
+        "run_count run_seconds run_started qps_mean best_search_time asking_seconds runs_disagree"
+        " runs_measured_again warmup started_at ended_at"),
+    Row("figures", _RESULT, "its latencies", latency_figures, f"{QUERIES} run_p50 {_PERCENTILES}"),
+    Row("figures", _RESULT, "the parts of its build", build_figures, "build_time index_size"),
+    Row("figures", Kind("an exact search", lambda p: p.recall > 1 - CLOSE), may=EXACT_SEARCH),
+    Row("attributes", _RESULT, stored="cpu cores memory_bytes kernel python framework_version command_line"),
+    Row("attributes", _NEW, stored=PARTS),
+    Row("attributes", _SEVERAL, stored="qps_low qps_high"),
+    Row("timings", _ALONE, "its latencies", sequence_figures),
+    Row("timings", Kind("a batch", lambda p: p.series.batch), "its latencies", batch_figures),
+    Row("attributes", _CLIENTS, stored="clients_were_limit", only="clients loop active_seconds queries_asked"
+        " queries_counted query_order driver client_cpu_share client_cpu_seconds_per_query",
+        may="asked_duration asked_queries answers_shortened queries_answered_aside"),
+    Row("timings", _CLOSED, "its latencies and seconds", closed_figures, only="clients_waiting_share"),
+    Row("timings", _OPEN, "its latencies and its rate", open_figures, only="queries_due rate service_p50"
+        " service_p99 queries_unanswered clients_late_seconds lead_in_seconds steady_state",
+        may="clients_all_busy_share closed_loop_rate relaxation_seconds objective_trials"),
+    Row("timings", _RESULT, "the CPUs that there are", cpu_figures),
+    Row("timings", Kind("clients of format 2", lambda p: _CLIENTS.holds(p) and "result_format" in p.attrs),
+        "the share of their CPU (client_cpu_share)", client_figures),
+    Row("attributes", Kind("queries by pgbench", lambda p: p.series.driver == "pgbench"),
+        only="pgbench_version"),
+    Row("attributes", _SERVER, only="server", stored="postgres_version load_time index_build_time settings"
+        " given_settings version_names"),
+    Row("attributes", Kind("an external server", lambda p: p.attrs.get("server") == "external"),
+        only="server_address"),
+    Row("attributes", _HERE, stored="machine_busy_share server_cpu_seconds_per_query table_size"
+        " index_blocks_hit_per_query index_blocks_read_per_query table_blocks_hit_per_query"
+        " table_blocks_read_per_query shared_buffers"),
+    Row("attributes", Kind("runs of clients", lambda p: _CLIENTS.holds(p) and not _ROUNDS.holds(p)),
+        stored="queries_answered_aside"),
+    Row("attributes", _ROUNDS, only=f"{MARK} {ROUNDS}",
+        may=f"rounds_requested rounds_ended run_sent_once {CHAIN} {TURNS}"),
+    Row("attributes", stored=f"{CHAIN} {TURNS}",
+        kind=Kind("rounds since format 2", lambda p: _ROUNDS.holds(p) and "result_format" in p.attrs)),
+    Row("attributes", _SEARCH, only="target_parameter target_value target_trials", may=OVERSTATED),
+    Row("attributes", Kind("a warm-up", lambda p: p.attrs.get("warmup") not in (None, "off")),
+        only="warmup_queries warmup_seconds", may="warmup_settled"),
+    Row("series", _TIER, "its series", tier_facts),
+    Row("tier", Kind("a tier of memory", lambda p: p.series.tier_memory[-3:] not in ("", "all")),
+        "its series", tier_memory, "tier_ram tier_available|tier_available_at_start"),
+    Row("series", Kind("shards", lambda p: p.series.shards), "their rows", shard_figures),
+    Row("series", Kind("shards that are asked by their cells", lambda p: p.series.shard_probes),
+        stored="shard_rows searched_rows_share"),
+    Row("series", Kind("a series with cold caches", lambda p: p.series.is_cold), "its series",
+        lambda p: {"warmup": {"off"}}),
+    Row("dataset", _RESULT, "the bundle", dataset_facts, "dataset distance"),
+)  # fmt: skip
+TEXTS = {"cpu", "kernel", "python", "framework_version", "command_line", "name", "warmup", "postgres_version"}
+ALTERNATIVES = ("asked_duration", "asked_queries")  # one run ends after a time or after a number, not by both
+
+
+def attribute_problems(point: CheckedPoint, is_broken: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield the rule and what is wrong with each attribute: there twice, missing, surplus, or impossible.
+
+    Nothing follows from what is raw where that `is_broken`.
+    """
+    attrs = point.attrs
+    for name in point.twice:
+        yield "attributes", f"holds its attribute '{name}' twice, with two values"
+    if all(name in attrs for name in ALTERNATIVES):
+        yield (
+            "attributes",
+            f"has {' and '.join(ALTERNATIVES)}: a run ends after a time or a number of queries",
+        )
+    for end, other in (("low", "high"), ("high", "low")):
+        for name in attrs:
+            partner = name[: -len(end)] + other
+            if name.startswith("latency_p") and name.endswith(f"_{end}") and partner not in attrs:
+                yield "attributes", f"has '{name}', and no other end of this interval"
+    for row in ROWS:
+        is_so, stored = row.kind.holds(point), f"{row.stored} {row.only}".split()
+        for names in stored if is_so else ():
+            if all(attrs.get(name) in (None, "") for name in names.split("|")):
+                yield "attributes", f"lacks '{names}', which is stored of {row.kind.words}"
+        for name in () if is_so else f"{row.only} {row.may}".split():
+            if name in attrs:
+                yield "attributes", f"has '{name}', which is stored only of {row.kind.words}"
+        for name in TEXTS.intersection(stored, attrs):
+            if not isinstance(attrs[name], str):
+                yield "attributes", f"says {name} {shown(attrs[name])}, which must be a text"
+        for name, expected in row.expected(point).items() if is_so and not is_broken else ():
+            if problem := difference(point, name, expected):
+                yield row.rule, f"says {name} {shown(attrs.get(name))}, and by {row.evidence} it is {problem}"
+
+
+def difference(point: CheckedPoint, name: str, expected: Expected) -> str:
+    """Return what an attribute is to be, "" where it is that; what is not stored of all may be missing."""
+    said = point.attrs.get(name)
+    if isinstance(expected, set):
+        return (
+            "" if said in expected or (said is None and not expected) else _text(sorted(map(str, expected)))
+        )
+    if said is None:
+        return ""
+    if isinstance(expected, list):
+        values = point.numbers(name)
+        same = len(values) == len(expected) and np.allclose(values, expected, rtol=0, atol=CLOSE)
+        return "" if same else _text([f"{one:.6g}" for one in expected[:3]])
+    least, most = expected
+    values = point.numbers(name)
+    if values and all(math.isnan(least + most) or least <= one <= most for one in values):
+        return ""
+    return f"{least:.6g}" if math.isclose(least, most, rel_tol=1e-4) else f"{least:.6g} to {most:.6g}"
+
+
+def _text(values: Sequence[str]) -> str:
+    return ", ".join(values) or "not there"

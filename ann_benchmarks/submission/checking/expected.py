@@ -1,0 +1,290 @@
+"""What attributes of a result can be: what follows from its answers, latencies, runs and series."""
+
+import math
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ann_benchmarks.common.numbers import byte_size
+from ann_benchmarks.definitions.configs import read_configs
+from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
+from ann_benchmarks.fields.rows import OWN_DRIVER
+from ann_benchmarks.fields.series import Series
+from ann_benchmarks.load.request import QUERIES_A_CLIENT
+from ann_benchmarks.measure.filtering import filter_figures
+from ann_benchmarks.results.measurement import PARTS, completeness_of_each, recall_parts, run_throughputs
+from ann_benchmarks.statistics.intervals import mean_interval, share_interval
+from ann_benchmarks.statistics.percentiles import EFFECTIVE_SIZE, PERCENTILES, QUERIES
+
+from .points import CheckedPoint
+
+SAME = 2e-5  # relative: latencies are stored in single precision
+CLOSE = 1e-6  # of shares
+BUCKET = 1e-6  # relative width about an edge, within which a latency may lie on either side
+ROUNDING = 1e-9  # of a share of rows
+CLOCK = 2.0  # s, that a clock is set by meanwhile; times of day are stored in whole seconds
+UNEQUAL, UNEQUAL_SECONDS = 0.9, 0.1  # share and s of the duration that runs last at least
+APART = 0.01  # relative: what is interpolated, and queries at the ends of runs
+CPU_SLACK, TICKS = 1.15, 0.1  # of CPU time, which is counted in ticks, relative and in s
+SHARE_SLACK = 1.5  # of a share of CPU at a rate, whose lead-in does not count
+UNLIKELY = 6.0  # standard deviations of a Poisson process
+PART, PART_SECONDS = 0.01, 0.05  # by which a build is not the sum of its parts
+OFF, LEAST_OFF = 0.01, 2 << 20  # share and bytes of a tier's memory that are not corrected while it works
+INF = math.inf
+MEGABYTE = 10**6  # of bandwidths
+# Operations and bytes per second of the disks that have names.
+LIMITS = {"gp3": (3_000, 125 * MEGABYTE), "gp3-16k": (16_000, 1_000 * MEGABYTE), "nvme": (None, None)}
+_LIMIT = re.compile(r"(\d+)(iops|MBps)")
+MEMORY = re.compile(r"(?:sb(\d+[MG]B)-)?ram(\d+[MG]B|all)")  # shared_buffers and RAM in the name of a tier
+
+# What an attribute can be: from the least to the most, one of several, or what a list has.
+Expected = tuple[float, float] | set[Any] | list[float]
+NOTHING: set[Any] = set()  # of an attribute that must not be there
+
+
+@cache
+def server_algorithms() -> frozenset[str]:
+    """Return the algorithms of this release that a PostgreSQL server answers for."""
+    return frozenset(
+        entry["name"]
+        for config in read_configs(DEFINITIONS_FOLDER)[0]
+        if "postgres" in (config.path.parent / "module.py").read_text(encoding="utf-8")
+        for metrics in config.entries.values()
+        for listed in metrics.values()
+        for entry in listed
+    )
+
+
+def has_server(point: CheckedPoint) -> bool:
+    """Whether a PostgreSQL server has answered: its algorithm needs one, or it says so."""
+    says_so = {"server", "postgres_version"} & point.attrs.keys()
+    return bool(says_so) or point.series.algorithm in server_algorithms()
+
+
+def limits_of(disk: str) -> tuple[int | None, int | None]:
+    """Return the operations and bytes per second of a disk by its name, such as gp3 or 3000iops-125MBps."""
+    if disk in LIMITS:
+        return LIMITS[disk]
+    found = {unit: int(number) for number, unit in _LIMIT.findall(disk)}
+    bandwidth = found.get("MBps")
+    return found.get("iops"), None if bandwidth is None else bandwidth * MEGABYTE
+
+
+def tier_name(series: Series) -> str:
+    """Return what results call the tier of a series, such as 2GB:8GB+4cpus+gp3."""
+    named = MEMORY.fullmatch(series.tier_memory)
+    parts = [f"{series.tier_cpus}cpus" if series.tier_cpus is not None else "", series.tier_disk]
+    parts = [part for part in parts if part]
+    if named or not parts:
+        parts.insert(0, f"{named[1] or 'all'}:{named[2]}" if named else "all:all")
+    return "+".join(parts)
+
+
+def near(value: float, by: float) -> tuple[float, float]:
+    """Return what differs by so much at most."""
+    return value - by, value + by
+
+
+def closely(value: float, by: float = SAME) -> tuple[float, float]:
+    """Return what differs by a share of it at most."""
+    return near(value, by * abs(value))
+
+
+def chance(arrivals: float) -> float:
+    """Return by how many queries chance may miss the expected number of them."""
+    return UNLIKELY * math.sqrt(max(arrivals, 0.0)) + 1
+
+
+def percentile_bounds(edges: np.ndarray, counts: np.ndarray, percent: float) -> tuple[float, float]:
+    """Return between which seconds a percentile of the latencies lies, by their histogram."""
+    place = percent / 100 * (int(counts.sum()) - 1)
+    ranks = [math.floor(place), math.ceil(place)]
+    low, high = np.searchsorted(np.cumsum(counts), ranks, side="right")
+    return float(edges[low]), float(edges[min(high, len(counts) - 1) + 1])
+
+
+def answer_figures(p: CheckedPoint) -> Mapping[str, Expected]:
+    """Return what follows from the answers."""
+    found = float((p.rows >= 0).sum()) / len(p.rows)
+    least = (
+        0.0 if p.series.clients is not None else found * (1 - SAME)
+    )  # of clients, of all answers, repeated ones too
+    recalls = {} if p.has_slack else {PARTS: recall_parts(p.recalls)}
+    low, high = share_interval(p.recalls)
+    figures = {"recall_low": near(low, CLOSE), "recall_high": near(high, CLOSE)}
+    return {**figures, **recalls, "candidates": (least, p.facts.rows), "run_recalls": (0.0, 1.0)}
+
+
+def filtered_figures(p: CheckedPoint) -> Mapping[str, Expected]:
+    """Return what follows from answers under filters."""
+    due, matches = p.truth.due(p.count), p.truth.matches
+    assert due is not None and matches is not None
+    figures = filter_figures(completeness_of_each(p.distances, due))
+    figures["queries_without_matches"] = float((matches == 0).sum())
+    return {name: near(value, CLOSE) for name, value in figures.items()}
+
+
+def run_figures(p: CheckedPoint) -> Mapping[str, Expected]:
+    """Return what follows from the seconds of the runs."""
+    rates, seconds, best = run_throughputs(p.attrs), p.run_seconds, p["best_search_time"]
+    by = SAME * max(rates)
+    ends = {f"qps_{end}": near(value, by) if math.isfinite(value) else NOTHING
+            for end, value in mean_interval(rates)._asdict().items()}  # fmt: skip
+    shown_run = min(seconds, key=lambda one: abs(one - best)) if p.is_open else min(seconds)
+    return {**ends, "qps_mean": near(p.qps, by), "best_search_time": closely(shown_run),
+            "run_others_cpu": (0.0, 1.05), "run_sent_once": (0.0, 1.0)}  # fmt: skip
+
+
+def latency_figures(p: CheckedPoint) -> Mapping[str, Expected]:
+    """Return what follows from latencies and their histogram."""
+    number, medians = float(p.counts.sum()), p.numbers("run_p50")
+    found: dict[str, Expected] = {QUERIES: near(number, 0.5), EFFECTIVE_SIZE: (0.0, number * (1 + SAME))}
+    for name, percent in PERCENTILES.items():
+        value = p[f"latency_{name}"]
+        low, high = percentile_bounds(p.edges, p.counts, percent)
+        if len(p.run_seconds) == 1:
+            low, high = closely(float(np.percentile(p.times, percent)))
+        elif name == "p50" and medians:
+            low, high = max(low, min(medians) * (1 - APART)), min(high, max(medians) * (1 + APART))
+        found |= {f"latency_{name}": (low * (1 - BUCKET), high * (1 + BUCKET)),
+                  f"latency_{name}_low": (0.0, value), f"latency_{name}_high": (value, INF)}  # fmt: skip
+    return {**found, "run_p50": (p.edges[0] * (1 - BUCKET), p.edges[-1] * (1 + BUCKET))}
+
+
+def build_figures(p: CheckedPoint) -> Mapping[str, Expected]:
+    """Return what follows from the parts of a build."""
+    parts = [p.number(name) or 0.0 for name in ("load_time", "index_build_time")]
+    most = sum(parts) + (p.number("attribute_index_build_time") or 0.0)
+    whole = (sum(parts) * (1 - PART) - PART_SECONDS, most * (1 + PART) + PART_SECONDS)
+    if shards := p.numbers("shard_build_times"):
+        whole = near(sum(shards), PART * sum(shards) + PART_SECONDS)
+    sizes = dict.fromkeys(("load_time", "index_build_time", "index_size", "table_size"), (0.0, INF))
+    return {**sizes, "build_time": whole if sum(parts) else (0.0, INF)}
+
+
+def sequence_figures(p: CheckedPoint) -> Mapping[str, Expected]:
+    """Return what follows from queries that were sent one after the other."""
+    seconds = math.fsum(p.run_seconds) * p.facts.queries
+    number = p.facts.queries * len(p.run_seconds)
+    found: dict[str, Expected] = {QUERIES: near(number, 0.5), "asking_seconds": closely(seconds)}
+    if not p.series.batch:
+        least, most = float((p.counts * p.edges[:-1]).sum()), float((p.counts * p.edges[1:]).sum())
+        if not least * (1 - SAME) <= seconds <= most * (1 + SAME):
+            found["run_seconds"] = (least / number, most / number)
+        found["best_search_time"] = closely(float(p.times.mean()))
+    return found
+
+
+def batch_figures(p: CheckedPoint) -> Mapping[str, Expected]:
+    """Return what follows from a batch.
+
+    It lasts as long as any of its queries; a database answers it by a connection for each core.
+    """
+    queries, best, one = p.facts.queries, p["best_search_time"], float(p.times[0])
+    if p.times.min() == p.times.max():
+        return {"best_search_time": closely(min((one, one / queries), key=lambda each: abs(each - best)))}
+    whole = float(p.times.sum()) / p["cores"] if has_server(p) else 0.0
+    return {"best_search_time": (max(float(p.times.max()), whole) / queries * (1 - SAME), INF)}
+
+
+def closed_figures(p: CheckedPoint) -> Mapping[str, Expected]:
+    """Return what follows from clients that have one query under way: latencies add up to their waiting."""
+    clients, active, seconds = p["clients"], p["active_seconds"], p.run_seconds
+    longest, total, number = float(p.times.max()), float(p.times.sum()), len(p.times)
+    share, slack = total / (clients * active), longest * (1 + SAME) / active + 1e-3 / clients
+    in_all = p.number("asked_queries") or max(p.facts.queries, QUERIES_A_CLIENT * clients)
+    sent: tuple[float, float] = (number, number if clients == 1 and p.series.driver == OWN_DRIVER else INF)
+    if p.number("asked_duration") is None and p.series.driver == OWN_DRIVER:
+        sent = (max(number, in_all), in_all + clients)
+    if asked := p.number("asked_duration"):
+        # Clients begin and end a run of the requested duration at somewhat different times.
+        least = max(UNEQUAL * min(asked, active) - UNEQUAL_SECONDS, 0.0)
+        fewest = sum(least / one - clients for one in seconds)
+    else:
+        fewest = UNEQUAL * len(seconds) * number - clients * len(seconds)
+    most = (p["asking_seconds"] / min(seconds) + clients * len(seconds)) * (1 + APART)
+    return {
+        "asking_seconds": (len(seconds) * (UNEQUAL * (asked or 0.0) - UNEQUAL_SECONDS), INF),
+        "active_seconds": ((total / clients - longest) * (1 - SAME), INF),
+        "clients_waiting_share": (max(share - slack, 0.0), min(share + slack, 1.001)),
+        "queries_counted": near(number, clients + 0.5),
+        "best_search_time": closely(active / p["queries_counted"]),
+        "queries_asked": sent,
+        "asked_duration": (UNEQUAL * (active - longest) - UNEQUAL_SECONDS, 2 * active + 3 * UNEQUAL_SECONDS),
+        QUERIES: (fewest, most),
+        "loop": {"closed"},
+    }
+
+
+def open_figures(p: CheckedPoint) -> Mapping[str, Expected]:
+    """Return what follows from queries that come at a rate until the last is due, and from their answers."""
+    rate, active, number, asked = p["rate"], p["active_seconds"], len(p.times), p["queries_asked"]
+    most, least = rate * active, rate * max(active - float(p.times.max()), 0.0)
+    early = rate * p["lead_in_seconds"]
+    is_own = p.series.driver == OWN_DRIVER
+    sent, came = (number - p["queries_unanswered"], number) if is_own else (asked, INF)
+    return {
+        "queries_counted": near(number, 0),
+        "queries_due": (max(least - chance(least), number), min(most + chance(most), came)),
+        "queries_asked": near(sent, 0),
+        "best_search_time": (
+            active / (asked + early + chance(early)) * (1 - SAME), active / max(asked, 1) * (1 + SAME)),
+        "service_p50": (0.0, 2 * float(np.median(p.times))),
+        "service_p99": (p["service_p50"], INF),
+        "clients_late_seconds": (0.0, INF),
+        "loop": {"open"},
+    }  # fmt: skip
+
+
+def cpu_figures(p: CheckedPoint) -> Mapping[str, Expected]:
+    """Return what follows from the CPUs that there were."""
+    limit = p.number("tier_cpus") or p["cores"]
+    most = limit * (CPU_SLACK * p["best_search_time"] + TICKS / len(p.times))
+    shares = dict.fromkeys(("machine_busy_share", "client_cpu_share", "pooler_busy_share"), (0.0, 1.05))
+    return {**shares, "server_cpu_seconds_per_query": (0.0, most)}
+
+
+def client_figures(p: CheckedPoint) -> Mapping[str, Expected]:
+    """Return the CPU time of clients, which is that of their share of the time for which they sent."""
+    cores = p.number("client_cores") or p["cores"]
+    share, slack = p["client_cpu_share"] * cores / p["queries_asked"], SHARE_SLACK if p.is_open else 1 + APART
+    least, most = (share * p[name] for name in ("active_seconds", "asking_seconds"))
+    return {"client_cpu_seconds_per_query": (least / slack, most * slack)}
+
+
+def tier_facts(p: CheckedPoint) -> Mapping[str, Expected]:
+    """Return what follows from the name of a tier."""
+    found: dict[str, Expected] = {"tier": {tier_name(p.series)}}
+    if (named := MEMORY.fullmatch(p.series.tier_memory)) and named[1]:
+        # What is stored of the server itself is of all shards, or replicas, together.
+        several, size = p.series.shards or p.series.replicas or 1, byte_size(named[1])
+        found |= {"tier_shared_buffers": {size}, "shared_buffers": {several * size}}
+    limits = zip(("tier_iops", "tier_bandwidth"), limits_of(p.series.tier_disk), strict=True)
+    return found | {name: {limit} if limit else NOTHING for name, limit in limits}
+
+
+def tier_memory(p: CheckedPoint) -> Mapping[str, Expected]:
+    """Return what follows from the memory that a tier is named by."""
+    named = MEMORY.fullmatch(p.series.tier_memory)
+    size = byte_size(named[2]) if named else 0
+    had = near(size, max(OFF * size, LEAST_OFF))
+    name = "tier_available" if "tier_available" in p.attrs else "tier_available_at_start"
+    return {"tier_ram": {size}, name: had}
+
+
+def shard_figures(p: CheckedPoint) -> Mapping[str, Expected]:
+    """Return what follows from the rows of shards."""
+    probes, ordered, rows = p.series.shard_probes or 0, sorted(p.numbers("shard_rows")), p.facts.rows
+    asked = near(sum(ordered[:probes]) / rows, ROUNDING)[0], near(sum(ordered[-probes:]) / rows, ROUNDING)[1]
+    return {"searched_rows_share": asked} if probes else {}
+
+
+def dataset_facts(p: CheckedPoint) -> Mapping[str, Expected]:
+    """Return what follows from the dataset."""
+    found: dict[str, Expected] = {"dataset": {p.dataset}, "distance": {p.facts.metric}}
+    if p.truth.matches is not None:
+        found["selectivity"] = near(float(p.truth.matches.mean()) / p.facts.rows, ROUNDING)
+    return found

@@ -1,0 +1,246 @@
+"""What no single attribute of a point shows: contradictions between several, its place, its target."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.text import from_json
+from ann_benchmarks.definitions.servers import ROUTED
+from ann_benchmarks.fields.rows import FIELDS
+from ann_benchmarks.load.request import Objective
+from ann_benchmarks.results.file import LONGEST_NAME, result_path
+from ann_benchmarks.results.remarks import RECALL_CHANGED
+
+from ..files import remove_brackets
+from .expected import BUCKET, CLOCK, CLOSE, SAME
+from .points import CheckedPoint
+
+FEW = 20  # latencies that may be equal by chance; pgbench counts microseconds
+MANY = 1000
+MOST_SECONDS = 1e5  # of a query
+WAITING = 0.25  # of the time, by which clients of other runs may have waited longer
+ROUNDING = 1e-6
+MICROSECOND = 1e-6
+RELEASES = {"pgvector": "vector_version", "vchord": "vchord_version", "pgvectorscale": "vectorscale_version"}
+LISTS = ("run_seconds", "run_started", "run_recalls", "run_p50")
+Problems = Iterator[str]
+
+
+def broken_arrays(point: CheckedPoint) -> Iterator[tuple[str, str]]:
+    """Yield the rule and what is wrong with latencies, histogram and lists, of which the rest is computed."""
+    times, edges, counts = point.times, point.edges, point.counts
+    different, runs = len(np.unique(times)), point["run_count"]
+    number, lengths = point["latency_queries"], {name: len(point.numbers(name)) for name in LISTS}
+    if times.min() <= 0 or times.max() > MOST_SECONDS:
+        yield "timings", "has latencies of 0 s, or of more than a day"
+    elif len(times) >= FEW and different == 1 and not point.series.batch:
+        yield "timings", f"has {len(times):,} latencies that are all the same"
+    elif len(times) >= MANY and different < FEW and not point.series.batch:
+        yield "timings", f"has {different:,} different latencies among {len(times):,}"
+    if {*lengths.values()} != {int(point.number("run_count") or 0)}:
+        said = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        yield "figures", f"says run_count {runs:g}, and lists of runs have other lengths: {said}"
+    if not len(counts):
+        yield "figures", "has no histogram of its latencies"
+    elif len(edges) != len(counts) + 1 or (np.diff(edges) <= 0).any() or counts.min() < 0 or edges[0] <= 0:
+        yield "figures", "has a histogram whose edges do not ascend from above 0, or do not fit its counts"
+    elif counts.sum() < len(times) or (runs == 1 and number != len(times)):
+        said = f"{len(times):,} of one of {runs:.0f} runs, and its histogram {counts.sum():,}"
+        yield "figures", f"says {number:,.0f} latencies, has {said}"
+
+
+def run_problems(point: CheckedPoint) -> Problems:
+    """Yield what is stored of no run: the recall of its answers, its median, its latencies."""
+    recalls, medians = point.numbers("run_recalls"), point.numbers("run_p50")
+    if min(abs(one - point.recall) for one in recalls) > CLOSE:
+        yield f"the recall by its answers is {point.recall:.6g}, which is that of none of its run_recalls"
+    if min(abs(float(np.median(point.times)) / one - 1) for one in medians if one > 0) > SAME:
+        yield "its latencies have a median that is that of none of its runs (run_p50)"
+    if exceeding := _beyond_histogram(point.times, point.edges, point.counts):
+        yield f"has {exceeding:,} latencies that its histogram of all runs has not"
+    if point.series.clients is not None and not point.is_open:
+        # What clients wait for in all is what they have waited for in the stored run, or all of the time.
+        clients, runs, number = point["clients"], len(point.run_seconds), int(point.counts.sum())
+        waiting = min((point.number("clients_waiting_share") or 0.0) + WAITING, 1.0) * clients
+        rest = clients * runs * float(point.edges[-1]) / number
+        longest = waiting * float(np.mean(point.run_seconds)) + rest
+        mean = float((point.counts * point.edges[:-1]).sum()) / number
+        if mean > longest * 1.01:
+            yield f"has {number:,} latencies of {mean:.6g} s, which by their seconds last {longest:.6g} s"
+
+
+def _beyond_histogram(times: np.ndarray, edges: np.ndarray, counts: np.ndarray) -> int:
+    """Return how many latencies have no place in a histogram that counts them among others.
+
+    In single precision a latency may lie on the other side of an edge: up to each edge, the run may not have
+    more than all runs, nor beyond it.
+    """
+    ordered, upto = np.sort(times), np.concatenate([[0], np.cumsum(counts)])
+    surely_below = np.searchsorted(ordered, edges * (1 - BUCKET))
+    perhaps_below = np.searchsorted(ordered, edges * (1 + BUCKET), side="right")
+    surely_above = len(ordered) - perhaps_below
+    too_many = np.maximum(surely_below - upto, surely_above - (upto[-1] - upto))
+    inside = surely_below[1:] - perhaps_below[:-1] - counts
+    return int(max(too_many.max(), inside.max(), 0))
+
+
+def clock_problems(point: CheckedPoint) -> Problems:
+    """Yield where times of day contradict each other."""
+    begun, ended = point.moment("started_at"), point.moment("ended_at")
+    if begun is None or ended is None:
+        yield "does not say from when to when it was measured (started_at, ended_at)"
+        return
+    started, lasted = point.numbers("run_started"), spans(point)
+    asking, early = point.number("asking_seconds"), point["asking_seconds"] * (1 - SAME)
+    rules = {
+        f"ended at {point.attrs['ended_at']}, before it began at {point.attrs['started_at']}": ended < begun,
+        "has runs that began outside the time in which it was measured": any(
+            not begun - CLOCK <= one <= ended + CLOCK for one in started),
+        "has runs that began before the run that precedes them": any(
+            later < earlier for earlier, later in pairwise(started)),
+        "has runs that began before the one that precedes them had ended": any(
+            first < end - CLOCK for (_, end), (first, _) in pairwise(lasted)),
+        "has a run that ended after the point": bool(started) and lasted[-1][1] > ended + CLOCK,
+        f"sent queries for {asking or 0:.6g} s, in the {ended - begun:.0f} s from its start to its end": (
+            (asking or 0) > ended - begun + CLOCK),
+        f"sent queries for {early:.6g} s, fewer than its clients were active": (
+            early < point["active_seconds"] * (1 - 1e-3)),
+    }  # fmt: skip
+    yield from [text for text, is_broken in rules.items() if is_broken][:1]
+
+
+def spans(point: CheckedPoint) -> list[tuple[float, float]]:
+    """Return from when to when each run lasted at least, in s since 1970."""
+    shown = point["best_search_time"]
+    found = []
+    for start, seconds in zip(point.numbers("run_started"), point.run_seconds, strict=False):
+        length = seconds * point.facts.queries
+        if point.series.clients is not None:
+            length = (point.number("active_seconds") or 0.0) if abs(seconds / shown - 1) < SAME else 0.0
+        found.append((start, start + length))
+    return found
+
+
+def driver_problems(point: CheckedPoint) -> Problems:
+    """Yield that latencies are not those of the driver: pgbench counts microseconds."""
+    parts = point.times / MICROSECOND
+    if point.series.driver == "pgbench" and (np.abs(parts - parts.round()) > 1e-7 * parts + 1e-3).any():
+        yield "has latencies of parts of a microsecond, which pgbench does not count"
+
+
+def series_problems(point: CheckedPoint) -> Problems:
+    """Yield where the folder, the name or an attribute of a point contradicts its series."""
+    series, attrs = point.series, point.attrs
+    if (folder := remove_brackets(series.folder)) != point.folder:
+        yield f"its series is '{folder}', and it lies in '{point.folder}'"
+    if (said := attrs.get("algo")) != series.label:
+        yield f"says algo '{said}', and its series is '{series.label}'"
+    yield from field_problems(point)
+    read = [point.number(f"{what}_blocks_read_per_query") for what in ("index", "table")]
+    if series.is_cold and attrs.get("caches_dropped") and None not in read and not any(read):
+        yield "its server has read no block in its runs, and its series is cold"
+    if re.fullmatch(r"v?\d+(\.\d+)+", series.version):  # a tag that is a release
+        for stem, name in RELEASES.items():
+            if series.algorithm.startswith(stem) and attrs.get(name, series.version) != series.version.lstrip(
+                "v"
+            ):
+                yield f"says {name} {attrs[name]}, and its series the version {series.version}"
+    yield from name_problems(point)
+
+
+def field_problems(point: CheckedPoint) -> Problems:
+    """Yield in what a point says another thing of itself than the fields of its series."""
+    for field in FIELDS.values():
+        name, expected = field.attribute, getattr(point.series, field.name)
+        said, is_special = point.attrs.get(name), expected != field.default
+        if name and said is None and is_special:
+            yield f"does not say {name}, and its series does"
+        elif said is not None and said != expected and (is_special or not field.is_also_measured):
+            yield f"says {name} {said}, and its series {expected}"
+        name, is_number = field.evidence, field.kind is int
+        there = len(point.numbers(name)) if is_number else name in point.attrs
+        if name and there != ((expected or 0) if is_number else is_special):
+            said = f"of {there} {field.id}" if is_number else point.attrs.get(name)
+            yield f"says {name} {said}, and its series '{expected or ''}'"
+
+
+def server_problems(point: CheckedPoint) -> Problems:
+    """Yield in what a point was measured on other shards or replicas than its series says."""
+    series, sizes, rows = point.series, point.numbers("shard_rows"), point.facts.rows
+    count, probes, queries = series.shards or 0, series.shard_probes, point.numbers("replica_queries")
+    on = f"{series.shards or 'no'} shards asked by '{series.shard_engine}'"
+    if (series.shards is None) != (series.shard_engine == ""):
+        yield f"has a series of {on}"
+    elif (probes is None) == (series.shard_engine == ROUTED) or not 0 < (probes or 1) <= max(count, 1):
+        yield f"has a series of {on}, {probes} of them"
+    elif sizes and (len(sizes) != count or sum(sizes) != rows):
+        yield f"says {sum(sizes):,.0f} rows of {len(sizes)} shards, and has {rows:,} on {on}"
+    if queries and point.series.clients is not None and sum(queries) < len(point.times):
+        yield f"has {len(point.times):,} latencies, and its replicas had {sum(queries):,.0f} queries"
+
+
+def name_problems(point: CheckedPoint) -> Problems:
+    """Yield where the name of a file is not made of its build arguments and what it was searched for."""
+    build, target = point.build_arguments, point.target
+    if build is None:
+        yield "does not say its build arguments"
+    elif len(point.name) < LONGEST_NAME:
+        if not point.name.startswith(tuple(file_names(build))):
+            yield f"its build arguments are {json.dumps(build)}, which its name does not begin with"
+        if "target_parameter" in point.attrs and (
+            target is None or point.name not in file_names(build, f"target_recall={target:g}")
+        ):
+            yield f"was searched for a recall of {target}, which its name does not say"
+
+
+def file_names(build: list[object], *others: object) -> list[str]:
+    """Return the names that arguments may have: an array of HDF5 has whole numbers as floats among others."""
+    whole = [int(one) if isinstance(one, float) and one.is_integer() else one for one in build]
+    paths = [result_path("x", 1, "x", [*either, *others]) for either in (build, whole)]
+    return [path.name.removesuffix(".hdf5") for path in paths]
+
+
+def target_problems(point: CheckedPoint) -> Problems:
+    """Yield what was searched for and is not there: a recall, a query argument, a latency."""
+    target = point.number("target_recall")
+    # Answers to the same queries may differ, of an index that answers by chance.
+    if target is not None and point.recall < target - RECALL_CHANGED:
+        yield f"was searched for a recall of {target:g}, and its answers have {point.recall:.6g}"
+    parameter, value = point.attrs.get("target_parameter"), point.number("target_value")
+    for name, setting in from_json(point.attrs.get("settings"), dict[str, Any]()).items():
+        if value is None or name.rpartition(".")[2] != parameter or "." not in name:
+            continue
+        is_number = re.fullmatch(r"-?\d+(\.\d+)?", str(setting))
+        if is_number and abs(float(setting) - value) > ROUNDING * abs(value):
+            yield f"says that {parameter}={value:g} was found, and its session had {name} {setting}"
+    if not (text := point.series.objective):
+        return
+    try:
+        objective = Objective.parse(text)
+    except UserError:
+        yield f"has the objective '{text}', which must be a percentile and a time, such as p99:50ms"
+        return
+    # An objective is kept by the latencies of all runs.
+    latency = point[f"latency_{objective.percentile}"]
+    if not latency <= objective.seconds * (1 + ROUNDING):
+        has = "nothing" if math.isnan(latency) else f"{latency:.6g} s"
+        yield f"is to keep {text}, and its {objective.percentile} is {has}"
+    if unanswered := point.number("queries_unanswered"):
+        yield f"is to keep {text}, and {unanswered:,.0f} queries were never sent"
+
+
+# What each point keeps: the rule, and what yields how it is broken.
+RELATIONS: tuple[tuple[str, Callable[[CheckedPoint], Problems]], ...] = (
+    ("figures", run_problems),
+    ("timings", clock_problems),
+    ("timings", driver_problems),
+    ("series", series_problems),
+    ("series", server_problems),
+    ("target", target_problems),
+)
