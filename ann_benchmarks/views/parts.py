@@ -101,23 +101,13 @@ def times_as_fast(found: Ratio, other: str) -> str:
 def lead_text(slower: Mapping[str, Ratio]) -> str:
     """Write how many times as fast the first is as each of the others, of many as the first of them."""
     texts = [times_as_fast(found, other) for other, found in slower.items()]
+    if texts and (nearest := next(iter(slower.values()))).interval:
+        texts[0] += f" ({nearest.certainty})"
     if len(texts) <= MOST_NAMED + 1:
         return listed(texts)
     rest = sorted(found.value for found in list(slower.values())[MOST_NAMED:])
     span = f"{three_digits(rest[0])} to {three_digits(rest[-1])} times"
     return listed([*texts[:MOST_NAMED], f"{span} as fast as {len(rest)} others"])
-
-
-def relation(name: str, other: str, found: Ratio) -> str:
-    """Say how the fastest stands to another one, as far as noise and their recalls allow it."""
-    if not found.is_fair:
-        return f"{name} and {other} cannot be told apart, because {other} has only higher recalls"
-    if found.is_noise:
-        # By noise, the first of those measured in rounds is the first, and its ratio too large.
-        given = f"ratio {three_digits(found.value)}, " if not found.rounds else ""
-        alike = f"{name} and {other} show no difference beyond noise{found.note}"
-        return f"{alike} ({given}{found.certainty})"
-    return f"{name} is {times_as_fast(found, other)} ({found.certainty})"
 
 
 def qps_text(at: AtRecall) -> str:
