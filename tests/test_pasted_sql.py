@@ -1,5 +1,6 @@
 """The SQL that results keep, pasted into psql for a table of one's own."""
 
+import json
 import re
 import subprocess
 from typing import Any
@@ -11,6 +12,7 @@ from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.pgvector_ivfflat.module import PGVectorIVFFlat
 from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.vchord.module import VectorChord
+from ann_benchmarks.common.text import clean_text
 
 from .postgres_fixtures import clustered, fitted
 
@@ -46,7 +48,7 @@ def test_it_builds_and_finds_what_was_measured(plugin, arguments, query, request
         facts = algorithm.get_additional()
     own = {"items": "docs", "embedding": "vec"}
     build, ask = (
-        re.sub("items|embedding", lambda match: own[match[0]], facts[name])
+        re.sub("items|embedding", lambda match: own[match[0]], "\n".join(json.loads(clean_text(facts[name]))))
         for name in ("build_sql", "query_sql")
     )
     rows = "\n".join(f"{row}\t[{','.join(map(str, vector))}]" for row, vector in enumerate(train.tolist()))

@@ -57,7 +57,7 @@ SAID = [
      "Take c: it is 1.8 times smaller. With 1 client, c, b and a cannot be told apart (equally fast within"),
     ([make_run(name, (100 + i, 120, 80, 90), run_index_blocks_hit=[blocks] * 4, **ROUNDS)
       for i, (name, blocks) in enumerate({"a": 100.0, "b": 150.0}.items())], "In short",
-     "Take a: it is 1.5 times fewer blocks a query."),
+     "Take a: it reads 1.5 times fewer blocks a query."),
     ([make_run(name, (100 + i, 120, 80, 90), **ROUNDS) for i, name in enumerate("ab")], "In short",
      "Take b, or any of them: nothing else tells them apart. With 1 client, b and a cannot be told apart"),
     ([make_run(name, (rate, rate * 1.01, rate, rate), clients=clients, **ROUNDS)
@@ -74,10 +74,10 @@ SAID = [
     ([make_run(name, (100 + i, 20, 180, 90), **ROUNDS) for i, name in enumerate("abcdefg")], "In short",
      "g, f, e, d and 3 others cannot be told apart"),
     ([make_run("vchord", (200, 202, 198, 200), **ROUNDS, **SCAN), make_run("hnsw", (9, 10, 9, 9), **ROUNDS)],
-     "Rows", "Measured with 13,000. A query reads 100% of them with vchord, and takes longer the more there "
-     "are: beyond about 230,000 rows, its lead may be gone. Its index fills 1 GB of memory at about "
+     "Rows", "Measured with 13,000 rows. A query reads 100% of them with vchord, and takes longer the more "
+     "there are: beyond about 230,000 rows, its lead may be gone. Its index fills 1 GB of memory at about "
      "1,300,000 rows. With ten times as many, measure again."),
-    ([make_run("hnsw", **{**SCAN, "scanned_share": 0.1})], "Rows", "Measured with 13,000. Its index fills"),
+    ([make_run("hnsw", **{**SCAN, "scanned_share": 0.1})], "Rows", "Measured with 13,000 rows. Its index"),
     ([steady("a", 2, index_build_time=5.0)], "Cost", "5 s to build (a single build) and 2 MB on disk."),
     ([*(steady("hnsw", 900, **odd) for odd in ODD), make_run("hnsw")], "In short",
      "Only hnsw was measured: 100.0"),
@@ -119,11 +119,14 @@ def test_the_table_has_a_row_an_index(runs, column, expected):
 
 
 def test_the_sql_of_the_first_two_is_shown_unless_it_could_be_more():
-    stored = {"build_sql": "CREATE INDEX ON items (embedding);", "query_sql": "SELECT 1;"}
-    odd = stored | {"query_sql": "\\! true"}
+    stored = {
+        "build_sql": '["CREATE INDEX ON items (embedding);"]',
+        "query_sql": '["SET a = 1;", "SELECT 1;"]',
+    }
+    odd = stored | {"query_sql": '["\\\\! true"]'}
     runs = [steady("a", 400, **stored), steady("b", 300, **odd), steady("c", 200), steady("d", 100, **stored)]
     (answer,) = find_answers(runs, [], 0.95)
-    assert [(one.name, one.query) for one in answer.recipes] == [("a", "SELECT 1;")]
+    assert [(one.name, one.query) for one in answer.recipes] == [("a", "SET a = 1;\nSELECT 1;")]
 
 
 def memory_of(rates, name="hnsw", **attrs):
@@ -153,7 +156,7 @@ def test_the_answer_in_short():
     )
     two = [*memory_of({1: 10, 2: 90, "all": 100}), *memory_of({1: 190, 2: 199, "all": 200}, "vchord")]
     assert said(two, "In short").startswith("Take vchord. With 1 client, vchord is ahead: 2 times as fast")
-    assert "With 1 GB of RAM, the least at which all were measured, with 1 client, vchord is ahead: 19" in (
+    assert "With 1 GB of RAM, the least at which all were measured: with 1 client, vchord is ahead: 19" in (
         said(two, "Holds for")
     )
     assert "To keep 80% of the throughput, vchord needs 1 GB of RAM" in said(two, "Cost")

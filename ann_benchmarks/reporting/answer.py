@@ -100,10 +100,13 @@ def describe_scope(shown: Sequence[Comparison], scarce: Sequence[Comparison], er
     first = shown[0]
     clients = listed([one.client_text for one in shown])
     text = f"a recall of {first.target:g} ({first.runs[0].count} neighbours), {clients}{first.place_text}."
+    least: dict[str, list[str]] = {}
     for one in scarce:
         if there := ranking(one, error_rate):
-            least = f"with {size_text(ram(one.runs[0]))} of RAM, the least at which all were measured"
-            text += f" {sentence(f'{least}, {there}')}"
+            least.setdefault(f"with {size_text(ram(one.runs[0]))} of RAM", []).append(there)
+    for much, found in least.items():
+        there = f"{much}, the least at which all were measured: {'; '.join(found)}"
+        text += f" {sentence(there)}"
     return text
 
 
@@ -116,7 +119,7 @@ def describe_growth(run: Run, shown: Sequence[Comparison]) -> str:
     rows, size, name = number(run, "rows"), run.metrics["indexsize"] * KIB, run.series.family
     if not rows:
         return "The results do not state their number of rows; measure again with another one."
-    text = f"Measured with {rows:,.0f}."
+    text = f"Measured with {rows:,.0f} rows."
     if (share := read_share(run)) >= WHOLE_SCAN:
         text += f" A query reads {share:.0%} of them with {name}, and takes longer the more there are"
         leads = [

@@ -125,7 +125,7 @@ def detail_blocks(
 
 def advice_blocks(warned: Sequence[tuple[str, list[str]]]) -> list[Block]:
     """Return the warnings by what the reader should do, a line each."""
-    lines = [
+    lines: list[Line] = [
         [Strong(f"{advice}:"), f" {'; '.join(texts[:MOST_TEXTS])}{more_text(len(texts) - MOST_TEXTS)}"]
         for advice, texts in group_by_advice(warned).items()
     ]

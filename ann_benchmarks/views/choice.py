@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ann_benchmarks.common.numbers import three_digits
-from ann_benchmarks.results.at_recall import speed_of_run
+from ann_benchmarks.results.at_recall import describe_measuring, speed_of_run
 from ann_benchmarks.results.comparable import Comparison
 from ann_benchmarks.results.remarks import MOST_OTHERS
 from ann_benchmarks.results.runs import Run
@@ -13,12 +13,15 @@ from ann_benchmarks.statistics.speeds import Speed
 
 from .contenders import build_seconds
 from .memory import MemoryNeed
-from .parts import certainty_of_all, doubt, first_names, lead_text, listed, qps_text
+from .parts import certainty_of_all, first_names, lead_text, listed, qps_text
 
 MOST_DISTURBED = 0.5  # of the runs, beyond which no index is named
 NOTABLE = 1.2  # times as much, from which on a cost decides between indexes that are equally fast
 # What a query takes of the server, by its attribute of each run: noise of the machine hardly changes it.
-SPENT = {"run_index_blocks_hit": "fewer blocks a query", "run_server_cpu_seconds": "less CPU a query"}
+SPENT = {
+    "run_index_blocks_hit": "reads {}fewer blocks a query",
+    "run_server_cpu_seconds": "takes {}less CPU a query",
+}
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ def choose(shown: Sequence[Comparison], need: Sequence[MemoryNeed], error_rate: 
         return Choice(list(dict.fromkeys([*firsts.values(), *order])), f"Take {takes}. {speeds}")
     name, reason = prefer(common, shown, need)
     if len(common) > 1:
-        reason = f": it is {reason}" if reason else ", or any of them: nothing else tells them apart"
+        reason = f": it {reason}" if reason else ", or any of them: nothing else tells them apart"
     return Choice([name, *(other for other in order if other != name)], f"Take {name}{reason}. {speeds}")
 
 
@@ -67,10 +70,10 @@ def prefer(
     runs = {name: compared[0].fastest[name] for name in names}
     most = {name: [one.ram or math.inf for one in need if one.algorithm == name] for name in names}
     costs: list[tuple[str, Mapping[str, float]]] = [
-        ("smaller", {name: run.metrics["indexsize"] for name, run in runs.items()}),
-        ("less memory", {name: max(rams, default=0.0) for name, rams in most.items()}),
+        ("is {}smaller", {name: run.metrics["indexsize"] for name, run in runs.items()}),
+        ("needs {}less memory", {name: max(rams, default=0.0) for name, rams in most.items()}),
         *((words, spent(attribute, names, compared[0])) for attribute, words in SPENT.items()),
-        ("faster to build", {name: build_seconds(run) for name, run in runs.items()}),
+        ("is built {}faster", {name: build_seconds(run) for name, run in runs.items()}),
     ]
     left, reasons = list(names), list[str]()
     for words, cost in costs:
@@ -80,7 +83,7 @@ def prefer(
             if dropped and least < math.inf:
                 left = [name for name in left if cost[name] < NOTABLE * least]
                 times = min(dropped) / least
-                reasons.append(f"{three_digits(times)} times {words}" if times < math.inf else words)
+                reasons.append(words.format(f"{three_digits(times)} times " if times < math.inf else ""))
     return left[0], " and ".join(reasons)
 
 
@@ -117,12 +120,12 @@ def ranking(comparison: Comparison, error_rate: float) -> str:
     """Name the fastest, those that noise does not separate from it, and how far the others are behind."""
     if len(comparison.standings) < 2:
         return ""
-    ratios = comparison.contest.ratios(error_rate)
+    ratios, fastest = comparison.contest.ratios(error_rate), comparison.fastest
     name, *alike = find_equals(comparison, error_rate)
     apart = {other: found for other, found in ratios.items() if other not in alike}
     behind = lead_text(apart)
     if any(not found.is_sure for found in apart.values()):
-        doubts = [doubt(comparison.fastest[name], comparison.fastest[other])[0] for other in apart]
+        doubts = [describe_measuring(fastest[name], fastest[other]) for other in apart]
         behind += f", {certainty_of_all(apart.values(), doubts)}"
     filter = comparison.runs[0].series.filter
     who = f"with {comparison.client_text}" + (f" under the filter {filter}" if filter else "")

@@ -3,8 +3,10 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ann_benchmarks.common.numbers import KIB, UNKNOWN, figure_text, size_text, three_digits
+from ann_benchmarks.common.text import from_json
 from ann_benchmarks.results.at_recall import AtRecall, describe_measuring
 from ann_benchmarks.results.comparable import Comparison
 from ann_benchmarks.results.measurement import OVERSTATED
@@ -36,7 +38,8 @@ def find_recipe(run: Run) -> Recipe | None:
 
     A backslash begins a command of psql, and none of ours has one.
     """
-    texts = [str(run.attrs.get(name) or "") for name in ("build_sql", "query_sql")]
+    lines = [from_json(run.attrs.get(name) or "[]", list[Any]()) for name in ("build_sql", "query_sql")]
+    texts = ["\n".join(map(str, each)) for each in lines]
     if run.series.has_several_servers or not all(texts) or "\\" in "".join(texts):
         return None
     return Recipe(run.series.family, *texts)
@@ -75,6 +78,8 @@ def contender_table(
         ]
         for name, at in one.standings.items():
             doubts[name] += row_doubts(at, one.target)
+            if (other := index_names.find(at.run)) != index_names.find(runs[name]):
+                doubts[name].append(f"with {one.client_text}, {other}")
             if name in ratios and not ratios[name].rounds:
                 doubts[name].append(describe_measuring(one.fastest[fastest], at.run))
     columns["Build (s)"] = [figure_text(build_seconds(run) or None) for run in runs.values()]

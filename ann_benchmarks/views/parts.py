@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ann_benchmarks.common.numbers import UNKNOWN, figure_text, three_digits
 from ann_benchmarks.results.at_recall import LOWER_BOUND, AtRecall, describe_measuring
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.statistics.contests import FEWEST_ROUNDS, Ratio
+from ann_benchmarks.statistics.contests import Ratio
 from ann_benchmarks.statistics.intervals import interval_text
 
 SPECIAL = re.compile(r"[\\`*\[\]<>|~$&]|(?<![^\W_])_|_(?![^\W_])")  # a _ within a word is plain
@@ -67,14 +67,6 @@ def one_line(text: str) -> str:
     return " ".join(text.split("\n")).replace("\r", " ")
 
 
-def doubt(first: Run, second: Run) -> tuple[str, str]:
-    """Say how two results were measured whose ratio is not sure, and what follows from that."""
-    how = describe_measuring(first, second)
-    if "too few" in how:
-        return how, f": {FEWEST_ROUNDS} are the least"
-    return how, f", {CHANGES_MORE}: the same rounds compare more surely"
-
-
 def certainty_of_all(ratios: Iterable[Ratio], doubts: Iterable[str]) -> str:
     """Say why ratios are not sure."""
     single = any(found.interval is None for found in ratios)
@@ -127,6 +119,6 @@ def notes_on(ratios: Mapping[int, Ratio], runs: Sequence[Run], base: Run) -> Ite
     """Say how sure ratios of throughputs to the base are; their keys are the places of results."""
     if any(found.interval for found in ratios.values()):
         yield "The intervals of QPS speedups hold for all rows together; one that contains 1 is noise."
-    once = [doubt(base, runs[place])[0] for place, found in ratios.items() if not found.rounds]
+    once = [describe_measuring(base, runs[place]) for place, found in ratios.items() if not found.rounds]
     for how in dict.fromkeys(once):
         yield f"Some indexes were {how}, {CHANGES_MORE}."

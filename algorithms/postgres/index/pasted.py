@@ -1,6 +1,10 @@
-"""The statements that were run, for a table of one's own: results keep them, and reports print them."""
+"""The statements that were run, for a table of one's own, as the JSON of their lines.
 
-from collections.abc import Mapping
+Results keep them, and reports print them. An attribute of a result has one line.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..servers.extension import RequiredExtension
@@ -24,7 +28,7 @@ def write_build(
     if required.library:
         lines.append(f"-- the server starts with shared_preload_libraries = '{required.library}'")
     lines += [f"{statement};" for statement in required.creation()]
-    return "\n".join([*lines, *_set(settings), f"{index.sql('', TABLE)};"])
+    return _dump([*lines, *_set(settings), f"{index.sql('', TABLE)};"])
 
 
 def write_query(statement: QueryStatement, table: str) -> str:
@@ -33,7 +37,7 @@ def write_query(statement: QueryStatement, table: str) -> str:
         return ""
     own = {name: value for name, value in statement.settings.items() if QUERY_SESSION.get(name) != value}
     common = [line for line in _set(statement.settings) if line not in _set(own)]
-    return "\n".join([
+    return _dump([
         "-- in each session, or for a role: ALTER ROLE name SET ...",
         *_set(own),
         "-- the planner and its plans, as measured",
@@ -41,6 +45,10 @@ def write_query(statement: QueryStatement, table: str) -> str:
         f"-- {FIRST_ROW} stands for the vector of a query",
         f"{statement.sql.replace(table, TABLE).replace('$1', FIRST_ROW)};",
     ])  # fmt: skip
+
+
+def _dump(statements: Iterable[str]) -> str:
+    return json.dumps("\n".join(statements).split("\n"))
 
 
 def _set(settings: Mapping[str, Any]) -> list[str]:
