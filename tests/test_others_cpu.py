@@ -192,8 +192,6 @@ def test_a_disturbed_run_is_measured_again_so_many_times():
     assert UndisturbedRuns(3, lambda: False).least_disturbed(Scripted(0.9)).repeats == 0
     assert others_facts([quiet, second, least, none_left]) == {
         "run_others_cpu": [0.05, 0.02, 0.2, 0.9],
-        "run_server_cpu_seconds": None,
-        "run_index_blocks_hit": None,
         "runs_measured_again": 3,
     }
     assert others_facts([quiet, unknown]) == {"run_others_cpu": None, "runs_measured_again": 0}

@@ -96,9 +96,12 @@ class UndisturbedRuns:
 def others_facts(runs: Sequence[Measured]) -> dict[str, Any]:
     """Return what is stored of a point: in each run, the share of others and what a query took; repeats.
 
-    What is not known of every run is None.
+    What is not known of every run is None, or not there.
     """
-    names = {"run_others_cpu": OTHERS} | {f"run_{name}": f"{name}_per_query" for name in SPENT}
-    of_runs = {name: [run.facts.get(fact) for run in runs] for name, fact in names.items()}
-    known = {name: None if None in values else values for name, values in of_runs.items()}
-    return {**known, "runs_measured_again": sum(run.repeats for run in runs)}
+    shares = [run.facts.get(OTHERS) for run in runs]
+    spent = {f"run_{name}": [run.facts.get(f"{name}_per_query") for run in runs] for name in SPENT}
+    return {
+        "run_others_cpu": None if None in shares else shares,
+        "runs_measured_again": sum(run.repeats for run in runs),
+        **{name: values for name, values in spent.items() if None not in values},
+    }
