@@ -60,7 +60,12 @@ def main(arguments: Sequence[str] | None = None, program: str = "run.py", tiers:
     parser = make_parser(program, tiers)
     words = sys.argv[1:] if arguments is None else arguments
     if any(word.partition("=")[0] in EXPERIMENT_OPTIONS for word in words):
-        return carry_out(words, parser, run)
+        status = carry_out(words, parser, run)
+        if "--build-only" not in words:
+            from ann_benchmarks.experiments.report import answer_experiment  # matplotlib takes a second
+
+            answer_experiment(words, parser, every_job)
+        return status
     return run(read_request(words, parser))
 
 

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from ann_benchmarks.results.kinds import checked_attributes
+from ann_benchmarks.results.attributes import checked_attributes
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.results.file import Result, read_more, read_result

@@ -8,7 +8,7 @@ from ann_benchmarks.experiments.findings import StepPoint, judged
 from ann_benchmarks.experiments.schema import Claim
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.plotting.draw import draw as draw_picture
-from ann_benchmarks.reporting.answer import statements
+from ann_benchmarks.reporting.answer import find_answers, statements
 from ann_benchmarks.reporting.content import Shown
 from ann_benchmarks.reporting.kinds import make
 from ann_benchmarks.results.at_recall import find_at_recall, indexes_at_recall, ratio_of_throughputs
@@ -64,9 +64,10 @@ def test_latencies_beside_a_speed_between_two_points_are_said_to_be_those_of_one
         for recall in (0.94, 0.962)
     ]
     assert any(note in text for text in tables_of("tiers", runs)[1])
-    text = said_of(first_a_hair_short(), "Speed")
-    assert "(between recall 0.950 and 0.969, p99 3 ms at recall 0.950)" in text
-    assert "queries/s (recall 0.950, p99 3 ms)" in text  # of b, at its own recall
+    (answer,) = find_answers(first_a_hair_short(), [], 0.95)
+    doubts = [row[-1] for row in answer.table.rows]
+    assert doubts[0].startswith("between recall 0.950 and 0.969, p99 at 0.950")
+    assert "between" not in doubts[1]  # of b, at its own recall
 
 
 def test_an_index_with_only_higher_recalls_has_a_bound():
@@ -222,11 +223,10 @@ def test_two_that_were_measured_at_the_same_higher_recall_are_compared_there():
 
 
 def test_what_was_compared_at_a_higher_recall_names_no_fastest_at_the_target():
-    text = said_of([in_rounds("a", 100.0, 0.99), in_rounds("b", 80.0, 0.99)], "Speed")
-    assert text.startswith(
-        "At a recall of 0.95, a answers 100 queries/s (recall 0.990, well above the target"
-    )
-    assert "a is 1.25 times as fast as b at a recall of 0.990 (95% interval" in text
+    runs = [in_rounds("a", 100.0, 0.99), in_rounds("b", 80.0, 0.99)]
+    assert "1.25 times as fast as b at a recall of 0.990 (95% interval" in said_of(runs)
+    (answer,) = find_answers(runs, [], 0.95)
+    assert "recall 0.990, well above the target" in answer.table.rows[0][-1]
 
 
 def test_a_recall_above_the_target_that_other_queries_would_not_repeat_leaves_doubt():
@@ -261,26 +261,3 @@ def test_a_slower_base_at_a_higher_recall_is_brought_to_that_of_the_faster_one()
     ratios = ratio_of_throughputs(slow, fast), ratio_of_throughputs(fast, slow)
     assert [one.value for one in ratios] == pytest.approx([1 / 1.16, 1.16], rel=0.01)
     assert all(one.is_fair and one.recall == 0.99 for one in ratios)
-
-
-def test_a_table_of_points_may_have_the_fastest_of_each_tier():
-    """Its QPS are those at the recall, as in the table of tiers, and not those of the result next to it."""
-    runs = [
-        steady(name, rate * share, ram=ram, recall=recall)
-        for name, rate, recall in (("a", 100.0, 0.95), ("b", 120.0, 0.96), ("c", 500.0, 0.8))
-        for ram, share in ((1, 0.5), ("all", 1.0))
-    ]
-    table, note = make("table", {"kind": "points", "best": True}, Shown(runs, [], 0.95))
-    assert [row[0] for row in table.rows] == [f"b-c1-cgroup-sb1GB-ram{ram}" for ram in ("1GB", "all")]
-    assert table.caption.endswith("highest by noise: 2 of 6 points. All are in points.csv")
-    of_tiers = make("table", {"kind": "tiers", "algorithms": "b"}, Shown(runs, [], 0.95))[0]
-    title = "QPS at recall"
-    rates = [[row[one.columns.index(title)] for row in one.rows] for one in (table, of_tiers)]
-    assert rates[0] == rates[1] and float(rates[0][1].partition(" ")[0]) > 130
-    assert note.text.startswith("The QPS are those at the target recall.")
-
-
-def test_a_rate_that_was_given_is_not_the_highest_throughput():
-    runs = [steady("a", 100.0), steady("b", 100.5, loop="open"), steady("b", 90.0)]
-    (table,) = make("table", {"kind": "points", "best": True}, Shown(runs, [], 0.95))
-    assert [row[0] for row in table.rows] == ["a-c1"]

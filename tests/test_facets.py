@@ -92,7 +92,7 @@ def test_panels_of_other_metrics(results, options, capsys):
     assert "panels: 3" in capsys.readouterr().out
     written = re.findall(r"<!-- (.*?) -->", Path("x.svg").read_text(), re.DOTALL)
     assert {"1 client", "4 clients", "16 clients"} <= set(written)
-    assert written.count("pgvector_hnsw") == written.count("vchord") == 1  # in the only legend
+    assert written.count("HNSW") == written.count("VectorChord") == 1  # in the only legend
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,7 @@ def test_odd_attributes_of_others_are_no_error(results):
         for name in ("clients", "tier_method", "tier_memory_series", "index_size", "build_arguments"):
             file.attrs[name] = [[1.5, 2.5]]
         del file.attrs["target_value"], file.attrs["run_count"]
-    assert "pgvector_hnsw-c32-hugepages" in drawn()
+    assert "HNSW, 32 clients" in drawn()
 
 
 def test_intervals_of_three_runs_and_more_are_bars():
@@ -327,7 +327,7 @@ def test_lines_without_a_size_cannot_be_compared(results):
     for path in Path("results").rglob("*.hdf5"):
         with h5py.File(path, "r+") as file:
             file.attrs["index_size"] = 0.0
-    assert "vchord-c32-hugepages" in drawn()
+    assert "VectorChord, 32 clients" in drawn()
     with pytest.raises(UserError, match="no result has the size of its index"):
         drawn(published="5m")
 

@@ -9,7 +9,7 @@ from ann_benchmarks.comparing.matching import compare
 from ann_benchmarks.comparing.measurements import are_in_blocks
 from ann_benchmarks.comparing.verdicts import NOT_SLOWER, SLOWER, UNDECIDED, Criteria, status, warnings
 from ann_benchmarks.load.search import overstatement, smallest_reaching
-from ann_benchmarks.reporting.answer import statements
+from ann_benchmarks.reporting.answer import find_answers
 from ann_benchmarks.results.comparable import Comparison
 from ann_benchmarks.results.measurement import recall_parts
 from ann_benchmarks.run.progress import comparison
@@ -27,7 +27,11 @@ MOST_WRONG = 7 / SETS
 
 
 def said(runs, target=0.95):
-    return " ".join(one.text for one in statements(runs, True, target) if "Speed" in one.about)
+    """Return what the short answer says, and the cells of the table."""
+    (answer,) = find_answers(runs, [], target)
+    columns = answer.table.columns
+    cells = [f"{name}: {row[place]}" for row in answer.table.rows for place, name in enumerate(columns)]
+    return " ".join([answer.statements[0].text, *cells])
 
 
 def measured(rate, recall, half=0.006, name="a", **attrs):
@@ -39,8 +43,9 @@ def measured(rate, recall, half=0.006, name="a", **attrs):
 def test_two_hits_of_5000_do_not_reverse_the_answer():
     runs = [measured(1000, 0.9498), measured(700, 0.969), measured(950, 0.9502, name="b")]
     text = said(runs)
-    assert "a answers 997 queries/s (between recall 0.950 and 0.969" in text
-    assert "a and b show no difference beyond noise (ratio 1.05" in text
+    assert "In doubt: between recall 0.950 and 0.969" in text and "Queries/s, 1 client: 997" in text
+    assert "a and b cannot be told apart (equally fast within 1" in text
+    assert "a is faster, 1 client: 1.05 (0." in text
 
 
 def speed(rate, recall, half=0.005, index="", **more):
@@ -67,14 +72,14 @@ def test_the_throughput_at_a_recall(points, reach, rate):
 
 def test_who_was_measured_at_a_higher_recall_only_may_be_as_fast():
     text = said([measured(1000, 0.95), measured(500, 0.99, name="b")])
-    assert "a and b cannot be told apart, because b has only higher recalls" in text
+    assert "a and b cannot be told apart, because b had only higher recalls" in text
 
 
 def test_exact_is_an_algorithm_and_not_a_recall_of_1_among_some_queries():
     fast, by_chance = measured(1000, 0.95), measured(50, 1.0, name="b")
-    assert "a and b cannot be told apart, because b has only higher recalls" in said([fast, by_chance])
+    assert "a and b cannot be told apart, because b had only higher recalls" in said([fast, by_chance])
     text = said([fast, measured(50, 1.0, name="scan", is_exact=True)])
-    assert "a is 20 times as fast as scan" in text and "50 queries/s (recall 1.000, exact, p99" in text
+    assert "a is ahead: 20 times as fast as scan" in text and "In doubt: exact" in text
     for recall, target in ((1.0, 0.95), (0.9998, 0.9999)):  # ties that are rounded apart look like misses
         found = find_standing(
             [speed(50, recall, is_exact=True), speed(60, recall - 1e-4, is_exact=True)], target
@@ -86,7 +91,7 @@ def test_without_a_miss_nobody_knows_how_rare_misses_are():
     parts = {"recall_parts": [1.0] * 50}
     runs = [measured(1000, 1.0, **parts), measured(700, 1.0, name="b", **parts)]
     text = said(runs)
-    assert "cannot be told apart" in text or "no difference beyond noise" in text
+    assert "cannot be told apart" in text
 
 
 def test_of_two_indexes_the_one_that_is_faster_at_the_recall_stands():
@@ -148,7 +153,7 @@ def test_the_first_by_noise_has_an_interval_and_no_factor():
     rng = np.random.default_rng(13)
     runs = results([1, 1], turns(rng, 2, 12, 0.09, 0.98))
     text = said(runs)
-    assert "show no difference beyond noise (95% interval 0." in text
+    assert "cannot be told apart (equally fast within" in text and "is faster, 1 client: 0." in text
     (ratio,) = Comparison(1, runs, 0.95).contest.ratios().values()
     line = comparison("a", "b", ratio)
     assert line.startswith("a and b show no difference beyond noise (95% interval of the factor 0.")
@@ -176,9 +181,8 @@ def test_who_was_put_out_by_another_than_the_winner_is_behind_the_winner_too():
     assert ratios["second"].is_noise and ratios["loser"].is_sure
     assert ratios["loser"].through == "second" and ratios["loser"].rounds == 4
     assert 1 < ratios["loser"].interval.low < ratios["loser"].value < ratios["loser"].interval.high < 4
-    text = " ".join(one.text for one in statements(runs, True, 0.95))
-    assert "first and second cannot be told apart, and first is 2.02 times as fast as loser" in text
-    assert "times as fast as loser (95% interval 1.17 to 3.49, 4 rounds, through second)" in text
+    assert said(runs).startswith("Take first, or any of them: nothing else tells them apart.")
+    assert "2.02 times as fast as loser (95% interval 1.17 to 3.49, 4 rounds, through second)" in said(runs)
     assert comparison("first", "loser", ratios["loser"]).endswith(", through second)")
 
 

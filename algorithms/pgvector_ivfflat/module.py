@@ -84,6 +84,11 @@ class PGVectorIVFFlat(PostgresANN):
         settings = {f"ivfflat.{name}": value for name, value in scan.items()}
         self.set_query_settings({"ivfflat.probes": probes, **settings}, rerank)
 
+    def scanned_share(self) -> float | None:
+        """Return the share of the lists."""
+        probes = self.query_settings.get("ivfflat.probes")
+        return None if probes is None else min(int(probes) / self._list_count, 1.0)
+
     def search_range(self, count: int) -> SearchRange:
         """Search probes; an index on bits re-ranks 40 candidates for each neighbour."""
         rerank = [RERANKED * count] if self._form_name.startswith("bit") else []

@@ -107,6 +107,10 @@ class PostgresANN(InstallableExtension, QueriedTable):
         """
         return None
 
+    def scanned_share(self) -> float | None:
+        """Return which share of all rows a query reads by its arguments; None where these do not say it."""
+        return None
+
     @classmethod
     def simulated_server(cls, restart_command: str | None) -> Any:
         """Return the server that tiers give less memory, CPUs and I/O."""
@@ -278,7 +282,9 @@ class PostgresANN(InstallableExtension, QueriedTable):
 
     def get_additional(self) -> dict[str, Any]:
         """Return what is stored with the measurements, and what people call the versions in it."""
-        return super().get_additional() | {"version_names": self._version_names()}
+        share = self.scanned_share()
+        scanned = {} if share is None else {"scanned_share": share}
+        return super().get_additional() | {"version_names": self._version_names()} | scanned
 
     @classmethod
     def required_extension(cls) -> RequiredExtension:

@@ -60,13 +60,15 @@ class VectorChord(PostgresANN):
         if leaves > rows:
             raise PostgresError(f"{leaves:,} lists for {rows:,} rows: give fewer, or lists: auto")
         in_table = bool(self.arguments["rerank_in_table"])
+        options = self._options()
         kind = f"for lists {self.lists}" if self.lists else "without lists"
         disk = index_bytes(rows, dimension, leaves, sum(self.lists) + 1, form.value_bytes - 8, in_table)
         return Index(
             method="vchordrq",
             form=form,
-            options={"options": f"$${self._options()}$$"},
+            options={"options": f"$${options}$$"},
             disk_bytes=disk,
+            is_whole=TABLE not in options,
             estimate=f"estimate {kind}: {size_text(disk)} on disk",
         )
 
@@ -116,6 +118,13 @@ class VectorChord(PostgresANN):
             return [",".join(str(min(most, number)) for most, number in zip(lists, on_each, strict=True))]
 
         return SearchRange("probes", range(1, lists[-1] + 1), arguments)
+
+    def scanned_share(self) -> float | None:
+        """Without lists, every code; else the share of the last level's lists."""
+        probes = self.query_settings.get("vchordrq.probes")
+        if probes is None or self.lists is None:
+            return None
+        return int(probes.rpartition(",")[2]) / self.lists[-1] if self.lists else 1.0
 
     def set_query_arguments(
         self,

@@ -14,9 +14,10 @@ from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.common.text import say
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.pricing.costs import cost_request
+from ann_benchmarks.reporting.answer import find_answers
 from ann_benchmarks.reporting.chapters import FOLDER, write_bundle
 from ann_benchmarks.reporting.content import Chapter, Report
-from ann_benchmarks.reporting.report import write_report
+from ann_benchmarks.reporting.report import say_answers, write_report
 from ann_benchmarks.results.metrics import TARGET_RECALL
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import LeftOut, Run, load_runs
@@ -96,10 +97,18 @@ def report_experiment(words: Sequence[str], parser: argparse.ArgumentParser, job
         write_bundle(report, replace(request, experiment=path, mini=experiment.mini), target, name)
     else:
         folder = args.output or FOLDER / name
-        write_report(report, folder, target)
+        say_answers(write_report(report, folder, target))
     if text := unmeasured(report):
         say(text)
     return folder
+
+
+def answer_experiment(words: Sequence[str], parser: argparse.ArgumentParser, jobs_of: JobsOf) -> None:
+    """Print what the results of an experiment say that a command line of run.py has carried out."""
+    choice, given = split_arguments(words)
+    _, report = report_of(choice.experiment, choice.mini, parser, given, jobs_of)
+    target = Options(parser).parse(given).target_recall or TARGET_RECALL
+    say_answers(find_answers(report.runs, report.records, target))
 
 
 def unmeasured(report: Report) -> str:

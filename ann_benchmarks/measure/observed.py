@@ -12,6 +12,7 @@ from ann_benchmarks.plugin import NoWatch, Watch, server_processes
 
 MOST_IN_VAIN = 2  # repeats in a row that are disturbed, too
 OTHERS = "others_cpu"  # the fact of a run: the share of the CPUs that others took in it
+SPENT = ("server_cpu_seconds", "index_blocks_hit")  # of a query, by the server: stored of each run
 
 
 class RunWatch:
@@ -93,9 +94,14 @@ class UndisturbedRuns:
 
 
 def others_facts(runs: Sequence[Measured]) -> dict[str, Any]:
-    """Return what is stored of a point: the share of others in each run, where known, and the repeats."""
+    """Return what is stored of a point: in each run, the share of others and what a query took; repeats.
+
+    What is not known of every run is None, or not there.
+    """
     shares = [run.facts.get(OTHERS) for run in runs]
+    spent = {f"run_{name}": [run.facts.get(f"{name}_per_query") for run in runs] for name in SPENT}
     return {
         "run_others_cpu": None if None in shares else shares,
         "runs_measured_again": sum(run.repeats for run in runs),
+        **{name: values for name, values in spent.items() if None not in values},
     }

@@ -171,6 +171,7 @@ class PointStore:
             "qps_high": qps.high,
             "runs_disagree": runs_disagree(times),
             **others_facts(runs),
+            "rows": len(self.train),
             "run_recalls": run_recalls,
             **stored_percentiles(times, relaxations(run.facts for run in runs)),
             "batch_mode": job.procedure.batch,

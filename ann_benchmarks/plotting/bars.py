@@ -24,9 +24,10 @@ STACKED = (LIGHT_COLORS[4], LIGHT_COLORS[5], LIGHT_COLORS[0])
 PERCENTILES = {"p50": LIGHT_COLORS[4], "p99": LIGHT_COLORS[0]}
 
 
-def draw_latencies(runs: Sequence[Run], path: Path, title: str) -> None:
-    """Draw for each result, whose median is known, a bar from there to its 99th percentile."""
-    figure, axes = bars([run.algorithm for run in runs])
+def draw_latencies(named: Mapping[str, Run], path: Path, title: str) -> None:
+    """Draw for each result by its name, whose median is known, a bar from there to its 99th percentile."""
+    figure, axes = bars([*named])
+    runs = list(named.values())
     for row, run in enumerate(runs):
         p50, p99 = run.metrics["p50"], run.metrics["p99"]
         longest = p99 if math.isfinite(p99) else p50

@@ -21,7 +21,7 @@ from ann_benchmarks.statistics.percentiles import PERCENTILES, least_queries
 from ann_benchmarks.views.chosen import ALL, Choice, check_reached, checked_target, chosen, explain_missing
 from ann_benchmarks.views.curves import View, facet_chart, metric_chart
 from ann_benchmarks.views.facets import FACETS, NO_FACET, panels
-from ann_benchmarks.views.figures import assign_styles, result_styles, told_apart
+from ann_benchmarks.views.figures import assign_styles, curve_names, result_styles, told_apart
 from ann_benchmarks.views.filters import NO_DEFAULTS, filter_tables, view_filters
 from ann_benchmarks.views.parts import Part, Table, escaped, table_text
 from ann_benchmarks.views.points import divide_by_first, points_by_algorithm
@@ -149,7 +149,8 @@ def prepare_metrics(request: PlotRequest, target: float) -> Drawing:
     if view.normalise:
         for series in drawn.values():
             series |= {name: divide_by_first(points, (view.x, view.y)) for name, points in series.items()}
-    names = {run.algorithm for part in parts.values() for run in part}
+    shown = [run.series for part in parts.values() for run in part]
+    names = {one.label for one in shown}
     styles = told_apart(assign_styles(names) if request.facet else result_styles(names), names)
     curves = len({name for series in drawn.values() for name in series})
     if request.facet and drawn:
@@ -157,7 +158,7 @@ def prepare_metrics(request: PlotRequest, target: float) -> Drawing:
     else:
         chart, more = metric_chart(drawn.get("", {}), view, title, styles, others), ""
     said = f"points: {len(own_points(chart))}, algorithms: {curves}{more}"
-    return Drawing(title, partial(draw_chart, chart), said)
+    return Drawing(title, partial(draw_chart, chart.renamed(curve_names(shown))), said)
 
 
 def prepare_tiers(request: PlotRequest, target: float) -> Drawing:
@@ -192,6 +193,7 @@ def prepare_tiers(request: PlotRequest, target: float) -> Drawing:
         )
     title = request.title(target)
     chart = tier_chart(lines, title, whole_machine(on_tiers), others, shares)
+    chart = chart.renamed(curve_names(one.run.series for one in on_tiers))
     said = f"points: {sum(len(line.panels['qps']) for line in lines)}, lines: {len(lines)}"
     return Drawing(title, partial(draw_chart, chart), said, tier_tables(on_tiers, target, request.intervals))
 
@@ -234,7 +236,8 @@ def prepare_recalls(request: PlotRequest, target: float) -> Drawing:
     announce(choice)
     names = {tail.run.algorithm for tail in tails}
     styles, title = told_apart(result_styles(names), names), request.title(target, choice.load)
-    write = partial(draw_chart, recall_chart(tails, title, styles))
+    chart = recall_chart(tails, title, styles).renamed(curve_names(tail.run.series for tail in tails))
+    write = partial(draw_chart, chart)
     return Drawing(title, write, f"series: {len(tails)}")
 
 

@@ -1,44 +1,39 @@
-"""What the reader of a report came for, in plain sentences: which is the fastest, its cost, its memory."""
+"""What the reader of a report came for, in six lines and a table: which index, how sure, where it holds."""
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ann_benchmarks.common.numbers import size_text, three_digits
+from ann_benchmarks.common.numbers import KIB, size_text, three_digits
 from ann_benchmarks.results.at_recall import may_reach
 from ann_benchmarks.results.comparable import Comparison, comparisons, is_on_tier, least_memory, ram
-from ann_benchmarks.results.measurement import OVERSTATED
+from ann_benchmarks.results.measurement import EXACT_SEARCH
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run, number
 from ann_benchmarks.statistics.differences import ERROR_RATE
-from ann_benchmarks.statistics.speeds import BETWEEN, EXACT, WITHIN
-from ann_benchmarks.views.builds import index_statements
+from ann_benchmarks.views.choice import choose, ranking, sentence
+from ann_benchmarks.views.contenders import Recipe, build_seconds, contender_table, find_recipe
 from ann_benchmarks.views.filters import filter_statements
 from ann_benchmarks.views.memory import MemoryNeed, memory_in_short, memory_statements, needs
-from ann_benchmarks.views.parts import (
-    Statement,
-    certainty_of_all,
-    doubt,
-    first_names,
-    lead_text,
-    listed,
-    relation,
-)
-from ann_benchmarks.views.recalls import tail_statements
+from ann_benchmarks.views.parts import Statement, Table, listed
 from ann_benchmarks.views.workloads import insert_statements, write_statements
 
 RATE_WAS_GIVEN = "The throughput was given and says nothing about the algorithms: compare their latencies."
-LEAST_OVERSTATED = 0.0005  # recall; the choice of a query argument that adds less is not mentioned
-OVERSHOT = 0.02  # recall above the target; less is not mentioned
+WHOLE_SCAN = 0.5  # share of the rows that a query reads, from which on its time grows with them
 
 
 @dataclass(frozen=True)
 class Answer:
-    """All answers about one dataset and number of neighbours."""
+    """All answers about one dataset and number of neighbours: `statements` begin with the first screen.
+
+    `recipes` are the SQL of the index that is named, and of the runner-up; `table` has a row for each index.
+    """
 
     dataset: str
     count: int
     statements: Sequence[Statement]
+    recipes: Sequence[Recipe] = ()
+    table: Table | None = None
+    details: Sequence[Statement] = ()
 
 
 def find_answers(runs: Iterable[Run], records: Iterable[Record], target: float) -> list[Answer]:
@@ -49,94 +44,122 @@ def find_answers(runs: Iterable[Run], records: Iterable[Record], target: float) 
     for dataset, count in sorted(places):
         here = [run for run in runs if (run.dataset, run.count) == (dataset, count)]
         written = [record for record in records if (record.dataset, record.count) == (dataset, count)]
-        said = statements(here, bool(written), target) if here else []
-        said += [*insert_statements(written), *write_statements(written)]
-        found.append(Answer(dataset, count, said))
+        about_writes = [*insert_statements(written), *write_statements(written)]
+        answer = speed_answer(here, bool(written), target) if here else Answer(dataset, count, [])
+        found.append(replace(answer, statements=[*answer.statements, *about_writes]))
     return found
 
 
 def statements(runs: Sequence[Run], has_writes: bool, target: float) -> list[Statement]:
+    """Return the sentences of the answer of results on one dataset, and the details behind them."""
+    answer = speed_answer(runs, has_writes, target)
+    return [*answer.statements, *answer.details]
+
+
+def speed_answer(runs: Sequence[Run], has_writes: bool, target: float) -> Answer:
     """Return what results on one dataset say: first of strategies under filters, where there are any.
 
     The speed of algorithms is that without a filter, and is left out where nothing was measured so.
     """
     under = filter_statements(runs, target, ERROR_RATE / 2)
     plain = [run for run in runs if not run.series.filter] if under else runs
-    if not plain:
-        reaching = [one for one in comparisons(runs, target) if one.fastest]
-        built = index_statements(reaching[0]) if reaching else []
-        memory = memory_statements(needs(runs, target))
-        return [*under, *built, *memory, *unmeasured(runs, [], False, has_writes)]
-    return [*under, *speed_statements(plain, has_writes, target, ERROR_RATE / 2 if under else ERROR_RATE)]
-
-
-def speed_statements(
-    runs: Sequence[Run], has_writes: bool, target: float, error_rate: float
-) -> list[Statement]:
-    """Say which algorithm is the fastest, what it costs and which memory it needs."""
-    compared = comparisons(runs, target)
+    rate = ERROR_RATE / 2 if under else ERROR_RATE
+    compared = comparisons(plain, target)
     reaching = [comparison for comparison in compared if comparison.fastest]
-    if not reaching:
-        about, text = ("Recall", nothing_reached(runs, target)) if compared else ("Speed", RATE_WAS_GIVEN)
-        return [Statement(about, text), *unmeasured(runs, compared, False, has_writes)]
-    # One client, and the most of them: what lies between is in the pictures.
-    shown = [reaching[0], *reaching[-1:]] if len(reaching) > 1 else reaching
     need = needs(runs, target)
-    scarce = [least for one in shown if (least := least_memory(runs, target, one))]
-    rate = error_rate / (len(shown) + len(scarce))  # all statements together err at error_rate
-    return [
-        *summarise(shown, scarce, need, rate),
-        *(Statement(f"Speed, {one.client_text}", speed(one, rate)) for one in shown),
-        *missed(runs, target),
-        *tail_statements(reaching[0].fastest.values()),
-        *index_statements(reaching[0]),
-        *memory_statements(need),
-        *unmeasured(runs, compared, bool(need), has_writes),
-    ]
+    left = unmeasured(runs, compared, bool(need), has_writes)
+    known = Answer(runs[0].dataset, runs[0].count, [*under, *left], details=memory_statements(need))
+    if not reaching:
+        if not plain:
+            return known
+        why = nothing_reached(plain, target) if compared else RATE_WAS_GIVEN
+        about = Statement("Recall" if compared else "Speed", why)
+        return replace(known, statements=[*under, about, *left])
+    # One client, and the most of them: what lies between is in the table.
+    shown = [reaching[0], *reaching[-1:]] if len(reaching) > 1 else reaching
+    scarce = [least for one in shown if (least := least_memory(plain, target, one))]
+    rate /= len(shown) + len(scarce)  # all statements together err at the rate
+    choice = choose(shown, need, rate)
+    lines = [Statement("In short", choice.text)]
+    recipes: list[Recipe] = []
+    if choice.names:
+        found = {name: run for one in reversed(shown) for name, run in one.fastest.items()}
+        runs_of = [found[name] for name in choice.names]
+        recipes = [recipe for run in runs_of[:2] if (recipe := find_recipe(run))]
+        lines += [
+            Statement("Holds for", describe_scope(shown, scarce, rate)),
+            Statement("Rows", describe_growth(runs_of[0], shown)),
+            Statement("Cost", describe_cost(runs_of[0], need)),
+        ]
+    table = contender_table(reaching, list_short(plain, target), need, rate)
+    return replace(known, statements=[*under, *lines, *left], recipes=recipes, table=table)
 
 
-def summarise(
-    shown: Sequence[Comparison], scarce: Sequence[Comparison], need: Sequence[MemoryNeed], error_rate: float
-) -> list[Statement]:
-    """Return the answer in a few sentences, nothing where no algorithms were compared.
+def describe_scope(shown: Sequence[Comparison], scarce: Sequence[Comparison], error_rate: float) -> str:
+    """Say for which recall, clients and memory the answer is, and which is the fastest with the least."""
+    first = shown[0]
+    clients = listed([one.client_text for one in shown])
+    text = f"a recall of {first.target:g} ({first.runs[0].count} neighbours), {clients}{first.place_text}."
+    least: dict[str, list[str]] = {}
+    for one in scarce:
+        if there := ranking(one, error_rate):
+            least.setdefault(f"with {size_text(ram(one.runs[0]))} of RAM", []).append(there)
+    for much, found in least.items():
+        there = f"{much}, the least at which all were measured: {'; '.join(found)}"
+        text += f" {sentence(there)}"
+    return text
 
-    `scarce` are the comparisons with the least memory.
+
+def describe_growth(run: Run, shown: Sequence[Comparison]) -> str:
+    """Say for how many rows the answer was measured, and what is known to change with more of them.
+
+    The time of an index that reads a fixed share of the rows is taken to grow with them, and that of another
+    one not at all: its lead lasts at least that long.
     """
-    speeds = rankings(shown, error_rate)
-    if not speeds:
-        return []
-    sentences = [speeds, *([memory_in_short(need)] if need else [])]
-    if scarce:
-        least = " and ".join(dict.fromkeys(f"{size_text(ram(one.runs[0]))} of RAM" for one in scarce))
-        there = rankings(scarce, error_rate).removeprefix("with ")
-        sentences.append(f"with {least}, the least that was measured, and {there}")
-    return [Statement("In short", " ".join(f"{text[0].upper()}{text[1:]}." for text in sentences))]
+    rows, size, name = number(run, "rows"), run.metrics["indexsize"] * KIB, run.series.family
+    if not rows:
+        return "The results do not state their number of rows; measure again with another one."
+    text = f"Measured with {rows:,.0f} rows."
+    if (share := read_share(run)) >= WHOLE_SCAN:
+        text += f" A query reads {share:.0%} of them with {name}, and takes longer the more there are"
+        leads = [
+            found.interval.low
+            for one in shown
+            if next(iter(one.standings)) == name
+            for other, found in one.contest.ratios().items()
+            if found.is_sure and found.interval and read_share(one.fastest[other]) < WHOLE_SCAN
+        ]
+        text += f": beyond {rounded(min(leads) * rows)} rows, its lead may be gone." if leads else "."
+    memory = number(run, "tier_ram") or number(run, "memory_bytes")
+    if memory and size:
+        text += f" Its index fills {size_text(memory)} of memory at {rounded(memory / size * rows)} rows."
+    return f"{text} With ten times as many, measure again."
 
 
-def rankings(compared: Sequence[Comparison], error_rate: float) -> str:
-    """Say for each number of clients which is the fastest."""
-    return "; ".join(text for comparison in compared if (text := ranking(comparison, error_rate)))
+def read_share(run: Run) -> float:
+    """Return which share of the rows a query reads, 0 where it is not known."""
+    return 1.0 if run.attrs.get(EXACT_SEARCH) else number(run, "scanned_share") or 0.0
 
 
-def ranking(comparison: Comparison, error_rate: float) -> str:
-    """Name the fastest, those that noise does not separate from it, and how far the others are behind."""
-    ratios = comparison.contest.ratios(error_rate)
-    if not ratios:
-        return ""
-    name = next(iter(comparison.fastest))
-    alike = [other for other, found in ratios.items() if found.is_noise or not found.is_fair]
-    apart = {other: found for other, found in ratios.items() if other not in alike}
-    behind = lead_text(apart)
-    if any(not found.is_sure for found in apart.values()):
-        doubts = [doubt(comparison.fastest[name], comparison.fastest[other])[0] for other in apart]
-        behind += f" ({certainty_of_all(apart.values(), doubts)})"
-    filter = comparison.runs[0].series.filter
-    who = f"with {comparison.client_text}" + (f" under the filter {filter}" if filter else "")
-    if not alike:
-        is_sure = all(found.is_sure for found in ratios.values())
-        return f"{who}, {name} is {'the fastest:' if is_sure else 'ahead:'} {behind}"
-    text = f"{who}, {listed(first_names([name, *alike]))} cannot be told apart"
-    return f"{text}, and {name} is {behind}" if behind else text
+def rounded(count: float) -> str:
+    """Write a number of rows with two digits."""
+    return f"about {float(f'{count:.2g}'):,.0f}"
+
+
+def describe_cost(run: Run, need: Sequence[MemoryNeed]) -> str:
+    """Say what the index takes: to build, on disk, in memory, and what limits the last statement."""
+    name, seconds, size = run.series.family, build_seconds(run), run.metrics["indexsize"] * KIB
+    parts = [f"{three_digits(seconds)} s to build (a single build)"] if seconds else []
+    parts += [f"{size_text(size)} on disk"] if size else []
+    texts = [listed(parts)] if parts else []
+    if own := [one for one in need if one.algorithm == name]:
+        texts.append(memory_in_short(own))
+        least, others = min(one.least for one in own), min(one.least for one in need)
+        limits = f"the smallest tier had {size_text(least)}"
+        limits += ", more than the index: less may do" if size and least > size else ""
+        limits += f"; with {size_text(others)}, others were measured and it was not" if others < least else ""
+        texts.append(limits)
+    return " ".join(map(sentence, texts)) or "Not known."
 
 
 def nothing_reached(runs: Sequence[Run], target: float) -> str:
@@ -148,58 +171,13 @@ def nothing_reached(runs: Sequence[Run], target: float) -> str:
     )
 
 
-def speed(comparison: Comparison, error_rate: float) -> str:
-    """Say which algorithm is the fastest at a recall, and by how much."""
-    ratios = comparison.contest.ratios(error_rate)
-    name, *others = comparison.fastest
-    is_ahead = ratios and all(found.is_sure and found.recall is None for found in ratios.values())
-    sentences = [
-        f"At a recall of {comparison.target:g}{comparison.place_text}, {name}"
-        f" {'is the fastest:' if is_ahead else 'answers'} {pace(comparison, name)}."
-    ]
-    for other in others:
-        sentences.append(
-            f"{relation(name, other, ratios[other])}: {other} answers {pace(comparison, other)}."
-        )
-    doubts: dict[tuple[str, str], list[str]] = {}
-    for other in (other for other, found in ratios.items() if not found.rounds):
-        doubts.setdefault(doubt(comparison.fastest[name], comparison.fastest[other]), [name]).append(other)
-    sentences += [f"{listed(names)} were {how}{advice}." for (how, advice), names in doubts.items()]
-    if torn := [name for name, run in comparison.fastest.items() if run.attrs.get("runs_disagree")]:
-        sentences.append(f"The runs of {listed(torn)} differ by more than noise: something disturbed them.")
-    return " ".join(sentences)
-
-
-def pace(comparison: Comparison, name: str) -> str:
-    """Write the throughput of an algorithm at the recall, and the recall and tail latency behind it."""
-    runs, standing = comparison.standings[name].runs, comparison.standings[name].standing
-    recalls = [run.metrics["recall"] for run in runs]
-    recall = f"recall {recalls[0]:.3f}"
-    if standing.reach == BETWEEN:
-        recall = f"between recall {min(recalls):.3f} and {max(recalls):.3f}"
-    elif standing.reach == EXACT:
-        recall += ", exact"
-    elif standing.reach == WITHIN:
-        recall += ", whose interval reaches the target"
-    elif recalls[0] > comparison.target + OVERSHOT:
-        recall += ", well above the target"
-    elif (overstated := number(runs[0], OVERSTATED) or 0.0) >= LEAST_OVERSTATED:
-        recall += f", {recalls[0] - overstated:.3f} with queries that it was not searched with"
-    rate = three_digits(standing.estimate.value)
-    p99 = runs[0].metrics["p99"]
-    whose = f" at recall {recalls[0]:.3f}" if standing.reach == BETWEEN else ""  # else it stands before
-    tail = f", p99 {three_digits(p99)} ms{whose}" if math.isfinite(p99) else ""
-    return f"{rate} queries/s ({recall}{tail})"
-
-
-def missed(runs: Sequence[Run], target: float) -> list[Statement]:
-    """Say which algorithms do not reach the recall under any conditions."""
+def list_short(runs: Sequence[Run], target: float) -> dict[str, float]:
+    """Return the highest recall of each algorithm that does not reach the target under any conditions."""
     highest: dict[str, float] = {}
     for run in runs:
         highest[run.series.family] = max(highest.get(run.series.family, 0.0), run.metrics["recall"])
     reaching = {run.series.family for run in runs if may_reach(run, target)}
-    short = [f"{name} (highest: {highest[name]:.4f})" for name in sorted(highest) if name not in reaching]
-    return [Statement("Recall", f"{target:g} was not reached by {listed(short)}.")] if short else []
+    return {name: highest[name] for name in sorted(highest) if name not in reaching}
 
 
 def unmeasured(
@@ -221,6 +199,8 @@ def unmeasured(
         open_questions.append("how much memory is needed (run.py --tiers mini)")
     if not has_writes:
         open_questions.append("inserts, updates and deletes")
+    if any("plan" in run.attrs and "query_sql" not in run.attrs for run in runs):
+        open_questions.append("the SQL, which earlier versions did not store (run.py --force)")
     if all(int(number(run, "run_count") or 0) < 3 for run in runs):
         open_questions.append("how sure the figures are (requires three runs: run.py --runs 3)")
     return [Statement("Not measured", f"{'; '.join(open_questions)}.")] if open_questions else []

@@ -24,7 +24,7 @@ from ann_benchmarks.views.chosen import checked_target, explain_missing, readabl
 
 from .content import Chapter, Finding, Report, is_named
 from .kinds import worth_showing
-from .report import write_report
+from .report import say_answers, write_report
 
 FOLDER = Path("reports")
 
@@ -59,7 +59,7 @@ def report_results(
     """Write a report of the results of one dataset; return its folder, by default reports/DATASET."""
     dataset, report = dataset_report(dataset, algorithms, count, options)
     folder = folder or FOLDER / dataset
-    write_report(report, folder, checked_target(options.target_recall))
+    say_answers(write_report(report, folder, checked_target(options.target_recall)))
     return folder
 
 

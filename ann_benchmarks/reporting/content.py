@@ -9,7 +9,7 @@ from ann_benchmarks.plotting.chart import draw_chart
 from ann_benchmarks.pricing.costs import CostRequest
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import LeftOut, Run
-from ann_benchmarks.views.figures import Chart, Style
+from ann_benchmarks.views.figures import Chart, Style, curve_names
 from ann_benchmarks.views.parts import Part
 
 from .document import Block, Paragraph, Picture
@@ -107,7 +107,7 @@ class Shown:
     def picture(self, kind: str, chart: Chart, caption: str, number: int = 0) -> Picture:
         """Draw a chart, the first of its kind or a later one."""
         path = self.file(kind, number)
-        draw_chart(chart, path)
+        draw_chart(chart.renamed(curve_names(run.series for run in self.runs)), path)
         return Picture(path.name, caption)
 
     def only(self, algorithms: Any, of: Mapping[str, Any]) -> "Shown":

@@ -65,9 +65,10 @@ class Items:
 
 @dataclass(frozen=True)
 class Listing:
-    """A command or a program, as it is typed."""
+    """A command or a program, as it is typed; its language by the name that Markdown has for it."""
 
     text: str
+    language: str = "sh"
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,7 @@ def block_text(block: Block) -> str:
             return "\n".join(f"- {line_text(item)}" for item in block.items)
         case Listing():
             fence = "`" * max(3, longest_ticks(block.text) + 1)
-            return f"{fence}sh\n{block.text}\n{fence}"
+            return f"{fence}{block.language}\n{block.text}\n{fence}"
         case Picture():
             return f"![{escaped(block.caption)}]({block.file})"
         case Table():

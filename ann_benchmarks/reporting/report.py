@@ -10,9 +10,16 @@ from typing import Any
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import whole_folder
 from ann_benchmarks.common.numbers import UNKNOWN
+from ann_benchmarks.common.text import say
 from ann_benchmarks.results.export import write_csv
 from ann_benchmarks.results.metrics import TARGET_RECALL
-from ann_benchmarks.results.warnings import FIGURE, MOST_NAMED, left_out_warnings, warnings_of
+from ann_benchmarks.results.warnings import (
+    FIGURE,
+    MOST_NAMED,
+    group_by_advice,
+    left_out_warnings,
+    warnings_of,
+)
 from ann_benchmarks.views.cost_table import FILE as COSTS
 from ann_benchmarks.views.cost_table import cost_table, costs_as_json, write_costs
 from ann_benchmarks.views.costs import CostAnswer, cost_answers
@@ -40,6 +47,8 @@ from .kinds import make
 MARKDOWN, HTML, CSV, MARK_FILE = "report.md", "report.html", "points.csv", "report.json"
 MARK = {"made_by": "python report.py"}
 FORM = 1  # of report.json
+MOST_TEXTS = 3  # warnings in a line
+BEHIND = "The results of each warning are in the details."
 READING = (
     "The numbers in brackets are 95% intervals. The interval of a recall is that over all queries of this"
     " kind. Throughput is the mean of the runs in queries per second (QPS), in files of ann-benchmarks"
@@ -51,8 +60,8 @@ READING = (
 )
 
 
-def write_report(report: Report, folder: Path, target: float = TARGET_RECALL) -> None:
-    """Write a report into a folder, in place of an older one; `target` is the recall to reach.
+def write_report(report: Report, folder: Path, target: float = TARGET_RECALL) -> list[Answer]:
+    """Write a report into a folder, in place of an older one, and return its answers at the recall `target`.
 
     UserError if the folder holds anything else or cannot be written, or a picture or table is not known.
     """
@@ -61,20 +70,22 @@ def write_report(report: Report, folder: Path, target: float = TARGET_RECALL) ->
     warned = [*left_out_warnings(report.left_out), *warnings_of(runs)]
     costs = [] if report.costs is None else cost_answers(runs, target, report.costs)
     with whole_folder(folder, check_replaceable, "-o") as place:
-        blocks: list[Block] = [Heading(1, report.title), *read_text(report.text), *answer_blocks(found)]
+        blocks: list[Block] = [Heading(1, report.title), *answer_blocks(found), *read_text(report.text)]
         blocks += cost_blocks(costs)
         blocks += finding_blocks(report.findings, report.source)
         if runs:
-            blocks += [Heading(2, "Warnings"), *warning_blocks(warned, len(runs))]
+            blocks += [Heading(2, "Warnings"), *advice_blocks(warned)]
         for number, chapter in enumerate(report.chapters, 1):
             blocks += chapter_blocks(chapter, number, target, place)
-        blocks += [*run_blocks(report), *reading_blocks(bool(runs), bool(costs))]
+        blocks += [*run_blocks(report), *detail_blocks(found, warned, len(runs))]
+        blocks += reading_blocks(bool(runs), bool(costs))
         (place / MARKDOWN).write_text(markdown_text(blocks), encoding="utf-8", errors="replace")
         (place / HTML).write_text(html_page(report.title, blocks), encoding="utf-8", errors="replace")
         write_csv(place / CSV, runs)
         if costs:
             write_costs(place / COSTS, costs)
         write_json(place, report, target, found, warned, costs)
+    return found
 
 
 def answer_blocks(found: Sequence[Answer]) -> list[Block]:
@@ -83,7 +94,47 @@ def answer_blocks(found: Sequence[Answer]) -> list[Block]:
     for answer in found:
         title = f"The answer for {answer.dataset}, k = {answer.count}" if len(found) > 1 else "The answer"
         blocks += [Heading(2, title), statement_items(answer.statements)]
+        for place, recipe in enumerate(answer.recipes):
+            title = f"{'SQL of' if not place else 'The runner-up:'} {recipe.name}"
+            blocks += [Heading(3, title), Listing(recipe.build, "sql"), Listing(recipe.query, "sql")]
+        if answer.table is not None:
+            blocks += [Heading(3, "All indexes"), answer.table]
     return blocks
+
+
+def say_answers(answers: Sequence[Answer]) -> None:
+    """Print the sentences of the answers, and the SQL of the index that each names."""
+    for answer in answers:
+        say(f"The answer for {answer.dataset}, k = {answer.count}:")
+        for one in answer.statements:
+            say(f"- {one.about}: {one.text}")
+        for recipe in answer.recipes[:1]:
+            say(f"{recipe.build}\n{recipe.query}")
+
+
+def detail_blocks(
+    answers: Sequence[Answer], warned: Sequence[tuple[str, list[str]]], results: int
+) -> list[Block]:
+    """Return what is behind the table and the warnings."""
+    said = [one for answer in answers for one in answer.details]
+    blocks: list[Block] = [statement_items(said)] if said else []
+    if warned:
+        blocks += [Heading(3, "Each warning"), *warning_blocks(warned, results)]
+    return [Heading(2, "Details"), *blocks] if blocks else []
+
+
+def advice_blocks(warned: Sequence[tuple[str, list[str]]]) -> list[Block]:
+    """Return the warnings by what the reader should do, a line each."""
+    lines: list[Line] = [
+        [Strong(f"{advice}:"), f" {'; '.join(texts[:MOST_TEXTS])}{more_text(len(texts) - MOST_TEXTS)}"]
+        for advice, texts in group_by_advice(warned).items()
+    ]
+    return [Items(lines), Paragraph(BEHIND, is_note=True)] if lines else [Paragraph("None.")]
+
+
+def more_text(number: int) -> str:
+    """Say how many more there are, nothing of none."""
+    return f"; and {number} more" if number > 0 else ""
 
 
 def cost_blocks(answers: Sequence[CostAnswer]) -> list[Block]:
@@ -138,7 +189,7 @@ def chapter_blocks(chapter: Chapter, number: int, target: float, folder: Path) -
 
 
 def warning_blocks(found: Iterable[tuple[str, list[str]]], results: int) -> list[Block]:
-    """Return the warnings as a list."""
+    """Return each warning with the results that it concerns."""
     items: list[Line] = []
     for text, names in found:
         differ = " (figures of the first, the largest)" if len(names) > 1 and FIGURE.search(text) else ""
@@ -146,7 +197,7 @@ def warning_blocks(found: Iterable[tuple[str, list[str]]], results: int) -> list
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         named = f" [{'; '.join(names[:MOST_NAMED])}{more}]" if names and not len(names) == results > 1 else ""
         items.append([Strong(whose), f" {text}{differ}{named}"])
-    return [Items(items)] if items else [Paragraph("None.")]
+    return [Items(items)]
 
 
 def reading_blocks(has_runs: bool, has_costs: bool = False) -> list[Block]:
@@ -203,6 +254,7 @@ def write_json(
     places |= {identity(record): place for place, record in enumerate(records)}
     content = {
         **MARK,
+        "answers": [asdict(answer) for answer in answers],
         "files": sorted([MARK_FILE, *(path.name for path in folder.iterdir())]),
         "form": FORM,
         "title": report.title,
@@ -210,7 +262,6 @@ def write_json(
         "command": report.command,
         "source": report.source,
         "target_recall": target,
-        "answers": [asdict(answer) for answer in answers],
         "costs": costs_as_json(costs),
         "findings": [asdict(finding) for finding in report.findings],
         "warnings": [{"text": text, "results": names} for text, names in warnings],

@@ -1,7 +1,7 @@
 """How fast indexes are: tables of points, speedups and published figures, pictures of QPS and latency."""
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
@@ -11,12 +11,10 @@ from ann_benchmarks.published import TEXT, published
 from ann_benchmarks.published.selecting import rows_where
 from ann_benchmarks.results.at_recall import (
     AtRecall,
-    built_index,
     find_at_recall,
     indexes_at_recall,
     latency_notes,
     ratio_of_throughputs,
-    uninterpolated,
 )
 from ann_benchmarks.results.comparable import clients, comparisons, is_on_tier, ram
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics, plot_label
@@ -26,6 +24,7 @@ from ann_benchmarks.statistics.intervals import interval_text
 from ann_benchmarks.statistics.percentiles import PERCENTILES, least_queries
 from ann_benchmarks.views.builds import IndexNames, build_bars, build_costs, build_table
 from ann_benchmarks.views.curves import View, metric_chart
+from ann_benchmarks.views.figures import curve_names
 from ann_benchmarks.views.parts import Table, known_table, notes_on, qps_text, speedup_text
 from ann_benchmarks.views.points import points_by_algorithm
 from ann_benchmarks.views.published import read_points
@@ -79,7 +78,8 @@ def latency_picture(shown: Shown, over: str = "", percentile: str = "p99") -> li
         raise UserError(f"a median latency takes {least_queries('p50')} queries: measure with more of them")
     path = shown.file("latency")
     title = f"Latency at a recall of {shown.target:g}" if reach else "Latency"
-    draw_latencies(rows[:MOST_ROWS], path, title)
+    names = curve_names(run.series for run in rows[:MOST_ROWS])
+    draw_latencies({names[run.algorithm]: run for run in rows[:MOST_ROWS]}, path, title)
     which = "result next to it" if reach else f"result with the highest recall, below {shown.target:g},"
     caption = f"{title}: median and 99th percentile for the {which} of each curve"
     if any(is_on_tier(run) for run in rows):
@@ -121,17 +121,11 @@ def latency_results(shown: Shown) -> tuple[list[Run], bool]:
     return [max(group, key=lambda run: run.metrics["recall"]) for group in groups.values()], False
 
 
-def point_table(shown: Shown, best: bool = False) -> list[Block]:
-    """Return all results with their intervals; with `best`, the highest QPS at the recall on each tier."""
+def point_table(shown: Shown) -> list[Block]:
+    """Return all results with their intervals."""
     if not shown.runs:
         raise UserError("no result was selected")
-    found = (
-        highest_at_recall(shown.runs, shown.target) if best else [uninterpolated(run) for run in shown.runs]
-    )
-    if not found:
-        raise UserError(f"no result reaches a recall of {shown.target:g}")
-    found.sort(key=lambda at: (at.run.dataset, at.run.algorithm, at.run.metrics["recall"]))
-    runs = [at.run for at in found]
+    runs = sorted(shown.runs, key=lambda run: (run.dataset, run.algorithm, run.metrics["recall"]))
     columns = {
         "Curve": [run.algorithm for run in runs],
         "Parameters": [run.parameters for run in runs],
@@ -139,35 +133,15 @@ def point_table(shown: Shown, best: bool = False) -> list[Block]:
         "k": [str(run.count) for run in runs],
     }
     for name in ("recall", "qps", *PERCENTILES):
-        if best and name == "qps":
-            qps = [qps_text(at) + interval_text(at.interval) for at in found]
-            columns[all_metrics[QPS_AT_RECALL].title] = qps
-        else:
-            columns[all_metrics[name].title] = [figure_cell(run, name) for run in runs]
-    title = f"All points ({len(found)})"
-    if best:
-        title = (
-            f"The highest throughput at a recall of {shown.target:g} of each load and tier, which may be the"
-            f" highest by noise: {len(found)} of {len(shown.runs)} points. All are in points.csv"
-        )
-    table = known_table(columns, shown.title or title, ("Curve", "Parameters", "Dataset"), ("Dataset", "k"))
-    return [table, *(part_blocks(latency_notes(found)) if best else ())]
+        columns[all_metrics[name].title] = [figure_cell(run, name) for run in runs]
+    title = shown.title or f"All points ({len(runs)})"
+    return [known_table(columns, title, ("Curve", "Parameters", "Dataset"), ("Dataset", "k"))]
 
 
 def figure_cell(run: Run, name: str) -> str:
     """Write a metric with its interval."""
     write = all_metrics[name].write
     return write(run.metrics[name]) + interval_text(interval(run, name), write)
-
-
-def highest_at_recall(runs: Sequence[Run], target: float) -> list[AtRecall]:
-    """Return what has the highest QPS at the recall under the same conditions, for all of these."""
-    places: dict[tuple[Hashable, ...], dict[Hashable, list[Run]]] = {}
-    for run in (run for run in runs if not run.series.is_open):  # at a rate, QPS were given
-        place = run.dataset, run.count, run.batch, run.series.conditions
-        places.setdefault(place, {}).setdefault(built_index(run), []).append(run)
-    found = [find_at_recall(indexes, target) for indexes in places.values()]
-    return [next(iter(standings.values())) for standings in found if standings]
 
 
 def speedup_tables(shown: Shown, baseline: str = "") -> list[Block]:

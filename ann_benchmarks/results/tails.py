@@ -17,8 +17,6 @@ from .at_recall import find_at_recall
 from .measurement import COUNTS
 from .runs import Run
 
-ALIKE = 0.1  # of the neighbours that are missed, by which two mean recalls may differ to be nearly equal
-
 
 @dataclass(frozen=True)
 class RecallTail:
@@ -88,11 +86,6 @@ def tails_at(runs: Iterable[Run], target: float) -> list[RecallTail]:
         highest = f"; the highest is {max(known):.4f}" if known else ""
         raise UserError(f"no result reaches a recall of {target:g}{highest}")
     return [RecallTail(found[name].run, counts_of(found[name].run)) for name in sorted(found)]
-
-
-def nearly_equal(first: float, second: float) -> bool:
-    """Whether two mean recalls are so near each other that their tails can be compared."""
-    return abs(first - second) <= ALIKE * (1 - min(first, second))
 
 
 def evenly_missed(count: int, mean: float) -> int:

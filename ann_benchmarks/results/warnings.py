@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ann_benchmarks.common.numbers import figure_text
+from ann_benchmarks.common.numbers import counted, figure_text
 
 from .comparable import clients
 from .environment import fact_words
@@ -14,6 +14,14 @@ from .runs import LeftOut, Run
 SLOWER = 1.25  # times the CPU for a query, from which on it is told
 MOST_NAMED = 3  # results that are named by a warning
 FIGURE = re.compile(r"(?<![A-Za-z])\d[\d.,]*")  # not that of p99
+# What the reader of a warning should do, and the words of such warnings; the last one is that of all others.
+ADVICE = (
+    ("Measure again on an idle machine (--force)", r"others (took|used)|by more than noise|was slower"),
+    ("Measure longer, or more runs", r"give (\d|--)|fewer than three|queue|caches had to|may have been cold"),
+    ("Change the load or the build", r"the limit|not kept|no free client|outgrew|not reached"),
+    ("Check the data and the files", r"distances|queries (are rows|have no)|has changed|left out of all"),
+    ("Compare with care", ""),
+)
 MACHINE = ("cpu", "cores", "memory_bytes", "kernel")
 SLOW_TEXT = (
     "a query took {} times the CPU time that it took with more clients: the machine was slower, or others"
@@ -31,6 +39,15 @@ def warnings_of(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
             texts.append(SLOW_TEXT.format(figure_text(slower[place])))
         found += [(text, f"{run.algorithm}: {run.parameters}") for text in dict.fromkeys(texts)]
     return [*gathered(found), *((text, []) for text in common_warnings(runs))]
+
+
+def group_by_advice(warned: Iterable[tuple[str, list[str]]]) -> dict[str, list[str]]:
+    """Return the texts of warnings by what the reader should do, each with the number of its results."""
+    found: dict[str, list[str]] = {advice: [] for advice, _ in ADVICE}
+    for text, names in warned:
+        advice = next(advice for advice, words in ADVICE if re.search(words, text))
+        found[advice].append(f"{text} ({counted(len(names), 'result')})" if names else text)
+    return {advice: texts for advice, texts in found.items() if texts}
 
 
 def gathered(found: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:

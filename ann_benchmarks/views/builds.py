@@ -1,16 +1,15 @@
-"""Built indexes: their names, and what building them took, as a table, bars and sentences."""
+"""Built indexes: their names, and what building them took, as a table and bars."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import KIB, UNKNOWN, figure_text, size_text, three_digits
+from ann_benchmarks.common.numbers import KIB, UNKNOWN, figure_text, size_text
 from ann_benchmarks.results.at_recall import build_arguments
-from ann_benchmarks.results.comparable import Comparison
 from ann_benchmarks.results.runs import Run, number
 
-from .parts import Statement, Table, known_table, listed
+from .parts import Table, known_table
 
 PARTS = {"load": "loading the table", "clustering": "clustering", "index": "building the index"}
 
@@ -120,37 +119,3 @@ def build_bars(builds: Sequence[BuildCosts]) -> tuple[list[str], dict[str, list[
             seconds, rest = build.seconds(part), build.total if part == "index" else 0.0
             parts[label].append(rest if seconds is None else seconds)
     return names, parts
-
-
-def index_statements(comparison: Comparison) -> list[Statement]:
-    """Say how long the indexes of a comparison took to build, and how large they are."""
-    runs = list(comparison.fastest.values())
-    names = IndexNames(comparison.runs)
-    # Without the loading or, if no other time is known, with it.
-    took = {names.find(run): number(run, "index_build_time") or run.metrics["build"] for run in runs}
-    seconds = {name: value for name, value in took.items() if value > 0}
-    sizes = {
-        run.series.family: run.metrics["indexsize"] * KIB for run in runs if run.metrics["indexsize"] > 0
-    }
-    which = f"For the indexes that are the fastest with {comparison.client_text}: " if len(runs) > 1 else ""
-    found = []
-    if seconds:
-        ranked = ranked_text(seconds, lambda s: f"{three_digits(s)} s", "as long")
-        single = " These are single builds, at different times." if len(seconds) > 1 else ""
-        found.append(Statement("Building the index", which + ranked + single))
-    if sizes:
-        found.append(Statement("Size of the index", ranked_text(sizes, size_text, "as large")))
-    return found
-
-
-def ranked_text(costs: Mapping[str, float], write: Callable[[float], str], how: str) -> str:
-    """Write costs, the smallest first, the others as multiples of it."""
-    least = min(costs.values())
-    alike: dict[tuple[str, str], list[str]] = {}  # names, by what is written of them
-    for name, cost in sorted(costs.items(), key=lambda item: item[1]):
-        alike.setdefault((write(cost), three_digits(cost / least)), []).append(name)
-    texts = [
-        f"{listed(names)} {text}" + (f", {times} times {how}" if times != "1" else "")
-        for (text, times), names in alike.items()
-    ]
-    return "; ".join(texts) + "."

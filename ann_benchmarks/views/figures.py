@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ann_benchmarks.common.numbers import plain_number
+from ann_benchmarks.fields.rows import NAME
+from ann_benchmarks.fields.series import Series
+from ann_benchmarks.fields.titles import short_names
 from ann_benchmarks.results.file import iter_result_paths
 
 from .points import Point
@@ -81,6 +84,13 @@ class Curve:
     role: str = "line"
 
 
+def curve_names(each: Iterable[Series]) -> dict[str, str]:
+    """Return what legends call series: by name, and by label with and without the memory of a tier."""
+    series = list(each)
+    plain = short_names(one.only(*NAME) for one in series)
+    return plain | short_names(one.drop("tier_memory") for one in series) | short_names(series)
+
+
 def heading_curve(label: str) -> Curve:
     """Return the entry of a legend above those of another machine."""
     return Curve(textwrap.fill(label, LONGEST_LABEL), [], role="heading")
@@ -136,3 +146,11 @@ class Chart:
     note: str = ""
     size: tuple[float, float] | None = None
     is_grid: bool = False
+
+    def renamed(self, names: Mapping[str, str]) -> "Chart":
+        """Return the same chart with other names of curves, those that are in `names`."""
+        panels = [
+            replace(panel, curves=[replace(one, name=names.get(one.name, one.name)) for one in panel.curves])
+            for panel in self.panels
+        ]
+        return replace(self, panels=panels)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ann_benchmarks.common.numbers import UNKNOWN, figure_text, three_digits
 from ann_benchmarks.results.at_recall import LOWER_BOUND, AtRecall, describe_measuring
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.statistics.contests import FEWEST_ROUNDS, Ratio
+from ann_benchmarks.statistics.contests import Ratio
 from ann_benchmarks.statistics.intervals import interval_text
 
 SPECIAL = re.compile(r"[\\`*\[\]<>|~$&]|(?<![^\W_])_|_(?![^\W_])")  # a _ within a word is plain
@@ -67,14 +67,6 @@ def one_line(text: str) -> str:
     return " ".join(text.split("\n")).replace("\r", " ")
 
 
-def doubt(first: Run, second: Run) -> tuple[str, str]:
-    """Say how two results were measured whose ratio is not sure, and what follows from that."""
-    how = describe_measuring(first, second)
-    if "too few" in how:
-        return how, f": {FEWEST_ROUNDS} are the least"
-    return how, f", {CHANGES_MORE}: the same rounds compare more surely"
-
-
 def certainty_of_all(ratios: Iterable[Ratio], doubts: Iterable[str]) -> str:
     """Say why ratios are not sure."""
     single = any(found.interval is None for found in ratios)
@@ -101,23 +93,13 @@ def times_as_fast(found: Ratio, other: str) -> str:
 def lead_text(slower: Mapping[str, Ratio]) -> str:
     """Write how many times as fast the first is as each of the others, of many as the first of them."""
     texts = [times_as_fast(found, other) for other, found in slower.items()]
+    if texts and (nearest := next(iter(slower.values()))).interval:
+        texts[0] += f" ({nearest.certainty})"
     if len(texts) <= MOST_NAMED + 1:
         return listed(texts)
     rest = sorted(found.value for found in list(slower.values())[MOST_NAMED:])
     span = f"{three_digits(rest[0])} to {three_digits(rest[-1])} times"
     return listed([*texts[:MOST_NAMED], f"{span} as fast as {len(rest)} others"])
-
-
-def relation(name: str, other: str, found: Ratio) -> str:
-    """Say how the fastest stands to another one, as far as noise and their recalls allow it."""
-    if not found.is_fair:
-        return f"{name} and {other} cannot be told apart, because {other} has only higher recalls"
-    if found.is_noise:
-        # By noise, the first of those measured in rounds is the first, and its ratio too large.
-        given = f"ratio {three_digits(found.value)}, " if not found.rounds else ""
-        alike = f"{name} and {other} show no difference beyond noise{found.note}"
-        return f"{alike} ({given}{found.certainty})"
-    return f"{name} is {times_as_fast(found, other)} ({found.certainty})"
 
 
 def qps_text(at: AtRecall) -> str:
@@ -137,6 +119,6 @@ def notes_on(ratios: Mapping[int, Ratio], runs: Sequence[Run], base: Run) -> Ite
     """Say how sure ratios of throughputs to the base are; their keys are the places of results."""
     if any(found.interval for found in ratios.values()):
         yield "The intervals of QPS speedups hold for all rows together; one that contains 1 is noise."
-    once = [doubt(base, runs[place])[0] for place, found in ratios.items() if not found.rounds]
+    once = [describe_measuring(base, runs[place]) for place, found in ratios.items() if not found.rounds]
     for how in dict.fromkeys(once):
         yield f"Some indexes were {how}, {CHANGES_MORE}."

@@ -2,17 +2,16 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
 
 from ann_benchmarks.common.numbers import milliseconds, percent_text, share_text
 from ann_benchmarks.results.filtered import Decile, UnderFilter
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import Run, interval
-from ann_benchmarks.results.tails import RecallTail, evenly_missed, nearly_equal
+from ann_benchmarks.results.tails import RecallTail, evenly_missed
 from ann_benchmarks.statistics.intervals import interval_text
 
 from .figures import SHARES, Axis, Chart, Curve, Panel, Style, assign_styles, told_apart
-from .parts import Statement, Table, listed
+from .parts import Table
 from .points import Point
 
 FIFTH, WORST = "recall-p5", "recall-worst"
@@ -108,47 +107,15 @@ def decile_chart(lines: Mapping[str, Sequence[Decile]], title: str) -> Chart:
     return Chart(title, panels, 2, "x", size=(4.2, 2.6))
 
 
-def tail_statements(runs: Iterable[Run]) -> list[Statement]:
-    """Say of which results, without a filter, the mean recall hides a tail; nothing where none does.
+def hidden_tail(run: Run) -> str:
+    """Say how much the worst 5% of the queries found where the mean recall hides it; "" where it does not.
 
     It does where the 5th percentile, with its interval, lies below that of misses that are spread evenly.
     """
-    chosen = [run for run in runs if not run.series.filter and interval(run, FIFTH)]
-    hidden = [text for run in chosen if (text := _hidden(run))]
-    if not hidden:
-        return []
-    sentences = [f"5% of the queries found {'; '.join(hidden)}.", *_compared(chosen)]
-    return [Statement("Tail of the recall", " ".join(sentences))]
-
-
-def _hidden(run: Run) -> str:
-    """Say how much the worst 5% of the queries found, in a sentence without its beginning; "" if no tail."""
-    fifth, bounds, mean = run.metrics[FIFTH], interval(run, FIFTH), run.metrics["recall"]
-    even = evenly_missed(run.count, mean)
-    if bounds is None or round(bounds.high * run.count) >= even:
+    fifth, bounds = run.metrics[FIFTH], interval(run, FIFTH)
+    if bounds is None or run.series.filter:
         return ""
     low, high = (round(end * run.count) for end in bounds)
-    worst = round(run.metrics[WORST] * run.count)
-    return (
-        f"at most {round(fifth * run.count)} of their {run.count} neighbours with {run.series.family} (95%"
-        f" interval {low} to {high}; the worst query {worst}), although the mean recall is {mean:.3f}: with"
-        f" misses spread evenly it would be {even}"
-    )
-
-
-def _compared(runs: Sequence[Run]) -> list[str]:
-    """Say whose tail is shorter, of results with nearly the same mean recall."""
-    sentences = []
-    for first, second in combinations(runs, 2):
-        means = first.metrics["recall"], second.metrics["recall"]
-        if not nearly_equal(*means):
-            continue
-        better, worse = sorted((first, second), key=lambda run: run.metrics[FIFTH], reverse=True)
-        above, below = interval(better, FIFTH), interval(worse, FIFTH)
-        if above and below and above.low > below.high:
-            recalls = listed([f"{run.metrics['recall']:.3f}" for run in (better, worse)])
-            sentences.append(
-                f"At nearly the same mean recall ({recalls}), {better.series.family} has a shorter tail than"
-                f" {worse.series.family}."
-            )
-    return sentences
+    if high >= evenly_missed(run.count, run.metrics["recall"]):
+        return ""
+    return f"5% of its queries find at most {round(fifth * run.count)} of {run.count} ({low} to {high})"

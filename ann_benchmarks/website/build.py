@@ -28,6 +28,7 @@ from ann_benchmarks.views.figures import (
     LIGHT_COLORS,
     Style,
     assign_styles,
+    curve_names,
     result_styles,
     told_apart,
 )
@@ -129,10 +130,8 @@ def create_website(
     `variants` are names of plot_variants. With `prices`, each result has what its server
     costs. UserError without results, or if the folder is unwritable.
     """
-    runs, records = (
-        list(load_runs(iter_result_paths(), recompute)),
-        list(readable_records(iter_record_paths())),
-    )
+    runs = list(load_runs(iter_result_paths(), recompute))
+    records = list(readable_records(iter_record_paths()))
     if not runs and not records:
         raise UserError("nothing to show: results/ holds no readable result; run run.py first")
     datasets, algorithms = group_results(runs, records)
@@ -265,6 +264,7 @@ def detail_page(
         },
         "others": others_data() if any(column["id"] == "ramat" for column in points["columns"]) else [],
         "dashes": DASHES,
+        "names": curve_names(run.series for run in page.runs),
         "target": TARGET_RECALL,
     }
     template = templates.get_template("detail.html")

@@ -38,6 +38,15 @@ function row(label, text, isWarning = false) {
 const ROOM = 6; // pixels around the plot, so that a mark at its edge is whole
 const MOST_NAMES = 12; // in a legend before the rest is asked for
 
+// What a legend calls curves: as people do, without the parts of their names that all of them share.
+function legendTitles(names) {
+  const parts = names.map((name) => name.split(", "));
+  const isShared = (part) => names.length > 1 && parts.every((own) => own.includes(part));
+  const kept = parts.map((own) => own.filter((part, i) => i === 0 || !isShared(part)));
+  const titles = kept.map((own) => own.map((part) => data.names?.[part] ?? part).join(", "));
+  return new Set(titles).size === titles.length ? titles : names;
+}
+
 const charts = [];
 
 // Asks for all widths before it changes anything, so that the browser lays the page out once.
@@ -133,9 +142,10 @@ class Chart {
     if (String(names) !== this.legendNames) {
       this.legendNames = String(names);
       const isLong = names.length > MOST_NAMES && !this.isWhole;
-      this.nameButtons = curves.slice(0, isLong ? MOST_NAMES : names.length).map(({ name, style, marks }) => {
+      const titles = legendTitles(names);
+      this.nameButtons = curves.slice(0, isLong ? MOST_NAMES : names.length).map(({ name, style, marks }, i) => {
         const node = button("", () => this.state.toggle(name), { "data-series": name });
-        node.append(sample(style, marks.some((mark) => mark.isJoined)), name);
+        node.append(sample(style, marks.some((mark) => mark.isJoined)), titles[i]);
         return node;
       });
       const more = button(`${names.length - MOST_NAMES} more…`, () => {

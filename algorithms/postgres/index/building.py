@@ -44,15 +44,16 @@ class Index:
     predicate: str = ""  # of a partial index: the condition of its rows
     beside: tuple[str, ...] = ()  # further columns of it, behind the vectors'
     leader_builds: bool = True  # beside the workers of a parallel build, and does not only wait for them
+    is_whole: bool = True  # its statement takes nothing but the table
 
     def sql(self, name: str, table: str) -> str:
-        """Return the statement."""
+        """Return the statement; without a name, the server gives it one."""
         options = ", ".join(f"{name} = {value}" for name, value in self.options.items())
         storage = f" WITH ({options})" if options else ""
-        name = name.rpartition(".")[2]  # an index is always in its table's schema
+        name = f" {name.rpartition('.')[2]}" if name else ""  # an index is always in its table's schema
         columns = ", ".join([f"{self.form.column} {self.form.operator_class}", *self.beside])
         where = f" WHERE {self.predicate}" if self.predicate else ""
-        return f"CREATE INDEX {name} ON {table} USING {self.method} ({columns}){storage}{where}"
+        return f"CREATE INDEX{name} ON {table} USING {self.method} ({columns}){storage}{where}"
 
     def built_from(self) -> dict[str, Any]:
         """Return what identifies the index, of the values here."""

@@ -27,6 +27,7 @@ from ..table.loading import load_table
 from ..table.tables import check_encoding, check_type
 from ..writing.table import WritableTable, drop_leftovers
 from .building import BuildOptions, BuildPlace, Index, IndexHooks
+from .pasted import BUILD_SETTINGS, write_build, write_query
 from .table_indexes import TableIndexes
 
 
@@ -108,7 +109,7 @@ class IndexedTable:
         where = conditions.clause if conditions else ""
         source = RowSource(self.table.name, where, RETURNED_COLUMNS[self._options.payload])
         session = self._indexes.session_of_queries(bool(where))
-        return QueryStatement(
+        statement = QueryStatement(
             self.server.connection_parameters(),
             query_sql(source, self._form, n, self._metric, self.column, rerank),
             self.column,
@@ -121,6 +122,8 @@ class IndexedTable:
             bool(source.beside),
             n,
         )
+        self._facts["query_sql"] = write_query(statement, self.table.name)
+        return statement
 
     @property
     def current(self) -> "IndexedTable":
@@ -273,6 +276,9 @@ class IndexedTable:
         place = BuildPlace(self.server, connection, self.versions)
         self._indexes.build(place, self.table.name, index, (X.shape[0], self.column.dimension))
         self.training_set = None
+        if index is not None and self._indexes.whole is not None:
+            settings = {name: self._indexes.facts.get(name) for name in BUILD_SETTINGS}
+            self._facts["build_sql"] = write_build(self._extension, self.column, index, settings)
 
     def _finish(self, connection: psycopg.Connection[Any]) -> None:
         assert self.table is not None

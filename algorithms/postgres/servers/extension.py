@@ -16,6 +16,7 @@ from .libpq import give_settings
 
 LEFTOVERS = f"{SCHEMA}_citus"  # the schema of what a run makes with another extension, and drops
 NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
+_CREATION = "CREATE EXTENSION IF NOT EXISTS {} CASCADE"
 _REMEDIES = {
     "embedded": "`python install.py --local --algorithm {algorithm}` downloads it, "
     "or takes it from a release archive or .deb that you have (--archive FILE)",
@@ -41,6 +42,10 @@ class RequiredExtension:
     def all_names(self) -> tuple[str, ...]:
         """All extensions that an index depends on, pgvector among them."""
         return tuple(dict.fromkeys(["vector", *self.builds_on, self.name]))
+
+    def creation(self) -> list[str]:
+        """Return the statements that create the extensions."""
+        return [_CREATION.format(name) for name in (*self.builds_on, self.name)]
 
     def start_server(self, server: Server | None = None, settings: Mapping[str, str] = NO_SETTINGS) -> Server:
         """Start a server with the libraries that it has to load; PostgresError if it lacks one.
@@ -102,7 +107,7 @@ def create_extension(server: Server, connection: psycopg.Connection[Any], name: 
         )
     try:
         if created is None:
-            connection.execute(f"CREATE EXTENSION {name} CASCADE")
+            connection.execute(_CREATION.format(name))
             if not server.is_ours:
                 give_settings(connection)  # its schema, which may be another one than the first
         elif server.is_ours and created != offered:
