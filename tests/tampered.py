@@ -18,9 +18,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from ann_benchmarks.results.attributes import checked_attributes
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.results.attributes import checked_attributes
 from ann_benchmarks.results.file import Result, read_more, read_result
 from ann_benchmarks.submission.checking.check import FOREIGN, check_bundle, check_point
 from ann_benchmarks.submission.checking.claims import check_claims
