@@ -17,7 +17,6 @@ from ann_benchmarks.views.filters import filter_statements
 from ann_benchmarks.views.memory import MemoryNeed, memory_in_short, memory_statements, needs
 from ann_benchmarks.views.parts import (
     Statement,
-    certainty_of_all,
     doubt,
     first_names,
     lead_text,
@@ -109,7 +108,7 @@ def summarise(
     if scarce:
         least = " and ".join(dict.fromkeys(f"{size_text(ram(one.runs[0]))} of RAM" for one in scarce))
         there = rankings(scarce, error_rate).removeprefix("with ")
-        sentences.append(f"with {least}, the least that was measured, and {there}")
+        sentences.append(f"with {least}, the least at which all were measured, and {there}")
     return [Statement("In short", " ".join(f"{text[0].upper()}{text[1:]}." for text in sentences))]
 
 
@@ -129,7 +128,7 @@ def ranking(comparison: Comparison, error_rate: float) -> str:
     behind = lead_text(apart)
     if any(not found.is_sure for found in apart.values()):
         doubts = [doubt(comparison.fastest[name], comparison.fastest[other])[0] for other in apart]
-        behind += f" ({certainty_of_all(apart.values(), doubts)})"
+        behind += f" ({listed(list(dict.fromkeys(doubts)))})"
     filter = comparison.runs[0].series.filter
     who = f"with {comparison.client_text}" + (f" under the filter {filter}" if filter else "")
     if not alike:

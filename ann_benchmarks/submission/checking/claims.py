@@ -13,8 +13,6 @@ from ann_benchmarks.common.errors import shown as shown_text
 from ann_benchmarks.common.text import DAMAGE, reason_of
 from ann_benchmarks.fields.series import BATCH, BESIDE, Series
 from ann_benchmarks.results.attributes import version_names
-from ann_benchmarks.results.measurement import run_throughputs
-from ann_benchmarks.statistics.intervals import mean_interval
 from ann_benchmarks.statistics.percentiles import PERCENTILES
 
 from ..files import REPORT, SYSTEM
@@ -83,9 +81,9 @@ def _claim_problems(claim: ClaimedPoint, point: CheckedPoint) -> Iterator[str]:
     # A report of an earlier version claims the recall with the slack of ann-benchmarks.
     if min(abs(claim.recall - point.run.metrics[name]) for name in ("recall", "k-nn")) > SAME_SHARE:
         yield f"claims a recall of {claim.recall:.6g}, and it is {point.recall:.6g}"
-    low, high = mean_interval(run_throughputs(point.attrs))
-    known = {"qps": point.qps, "qps_low": low, "qps_high": high}
-    known["p99"] = 1e3 * (point.number("latency_p99") or math.nan)
+    stored = {name: point.number(name) for name in ("qps_low", "qps_high")}
+    known = {name: math.nan if value is None else value for name, value in stored.items()}
+    known |= {"qps": point.qps, "p99": 1e3 * (point.number("latency_p99") or math.nan)}
     for name, value in known.items():
         said = getattr(claim, name)
         if said is None:

@@ -106,8 +106,11 @@ def _run_figures(point: CheckedPoint) -> Iterator[str]:
         yield f"says run_count {point.attrs.get('run_count')}, and lists of runs have other lengths: {said}"
         return
     rates = run_throughputs(point.attrs)
-    computed = zip(("qps_mean", "qps_low", "qps_high"), (point.qps, *mean_interval(rates)), strict=True)
-    for name, value in computed:
+    # Earlier versions took runs to be independent.
+    former = mean_interval(rates, are_independent=True)
+    is_former = abs((point.number("qps_low") or 0.0) - former.low) <= SAME * max(rates)
+    bounds = former if is_former else mean_interval(rates)
+    for name, value in zip(("qps_mean", "qps_low", "qps_high"), (point.qps, *bounds), strict=True):
         if math.isfinite(value):
             yield from _differs(point, name, value, SAME * max(rates))
         elif point.number(name) is not None:
