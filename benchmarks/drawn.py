@@ -24,11 +24,6 @@ RUNS = 5  # of what was not measured in rounds
 Throughputs = np.ndarray  # their logarithms, (contenders, runs)
 
 
-def once(rng: np.random.Generator, number: int, noise: float) -> Throughputs:
-    """Draw contenders that were measured one after the other."""
-    return rng.normal(rng.normal(0, MACHINE, (number, 1)), noise, (number, RUNS))
-
-
 def turns(rng: np.random.Generator, number: int, rounds: int, noise: float, drift: float) -> Throughputs:
     """Draw contenders that were measured in rounds, in random order, while the machine drifts."""
     speeds = wandering(rng, number * rounds, drift ** (1 / number)).reshape(rounds, number)
@@ -58,7 +53,7 @@ def result(
 ) -> Run:
     """Return a result with these throughputs."""
     rates = 100 * np.exp(logarithms)
-    metrics = dict.fromkeys(standard_metrics, 1.0) | {"recall": recall.value, "qps": float(rates.max())}
+    metrics = dict.fromkeys(standard_metrics, 1.0) | {"recall": recall.value, "qps": float(rates.mean())}
     attrs = {
         "run_seconds": (1 / rates).tolist(),
         "run_count": len(rates),
@@ -75,7 +70,7 @@ def result(
 def results(field: Sequence[int], drawn: Throughputs, recall_error: float = RECALL_ERROR) -> list[Run]:
     """Return results with these throughputs; `field` has the number of indexes of each algorithm."""
     names = [(name, index) for name, indexes in enumerate(field) for index in range(indexes)]
-    is_once = drawn.shape[1] == RUNS
+    is_once = drawn.shape[1] <= RUNS
     recall = DrawnRecall(error=recall_error)
     return [
         result(f"a{name}", index, row, is_once, recall)
@@ -88,9 +83,34 @@ def summary(runs: Sequence[Run]) -> str:
     return " ".join(one.text for one in statements(runs, True, TARGET) if one.about == "In short")
 
 
-def repetition(source: int, at: int, logarithms: np.ndarray) -> MeasuredPoint:
-    """Return a repetition that was measured at an hour."""
+def names_one(runs: Sequence[Run]) -> bool:
+    """Whether a report names a fastest, or one that is ahead."""
+    return any(words in summary(runs) for words in ("is the fastest", "is ahead"))
+
+
+def repetition(source: int, at: int, logarithms: np.ndarray, is_best: bool = False) -> MeasuredPoint:
+    """Return a repetition that was measured at an hour, of which only the best run may be stored."""
     seconds = np.exp(-logarithms)
     started = datetime.fromtimestamp(3600 * at, timezone.utc).isoformat()
-    attrs = {"best_search_time": seconds.min(), "run_seconds": seconds.tolist(), "started_at": started}
+    attrs = {"best_search_time": seconds.min(), "started_at": started, "run_count": len(seconds)}
+    attrs |= {} if is_best else {"run_seconds": seconds.tolist()}
     return MeasuredPoint(Path("drawn/10/a/x.hdf5"), ("x",), source, attrs)
+
+
+def equals(rng: np.random.Generator, rates: Throughputs) -> list[Run]:
+    """Return two results that are equally fast at equal recall, with a point each near a recall of 0.99.
+
+    The logarithm of the throughput falls with the effort, minus the logarithm of what is missed, as with real
+    indexes. Recalls are those of 1,000 queries, some of which are harder than others for both.
+    """
+    parts, neighbors, missed = 50, 200, 0.01  # of the queries; of a part's queries; of the neighbours
+    slope, hardness = rng.uniform(-1.2, -0.4), rng.gamma(1.0, 1.0, parts)
+    runs = []
+    for number, row in enumerate(rates):
+        effort = rng.uniform(0, 0.3)  # more than at that recall
+        misses = rng.poisson(missed * np.exp(-effort) * neighbors * hardness)
+        recalls = (1 - np.minimum(misses / neighbors, 1)).tolist()
+        error = 1.96 * float(np.std(recalls, ddof=1)) / parts**0.5
+        recall = DrawnRecall(float(np.mean(recalls)), error, recalls)
+        runs.append(result(f"a{number}", 0, row + slope * effort, len(row) == RUNS, recall))
+    return runs

@@ -1,40 +1,33 @@
-"""Reports, races and compare.py rarely name a fastest, or a slower one, where nothing differs.
+"""Reports, races and compare.py see a difference that is there, and races rarely one that is not.
 
 Results are drawn (benchmarks/drawn.py), and judged by the code that judges measured ones. Parts:
 
-    reports      share that names a fastest where none is, or says "ahead": one index against one, six against
-                 one, six algorithms, and two that have recalls near 0.99 only (the target is 0.95)
-    seen         share that names a fastest where one is faster by 10%
-    races        the same of run.py --until, which ends when it is sure, and the mean number of rounds
+    seen         share of reports that name a fastest where one is faster by 10%
+    races        the same of run.py --until, and of equals, and the mean number of rounds until it is sure
     factors      reported over true factor, where the same rounds have chosen the fastest of several
-    comparisons  share of compare.py's comparisons of five repetitions each that differ, or fail a build at 5%
     repetitions  share that differs where nothing changed, and where B is slower by 10%
 """
 
 import argparse
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import product
 
 import numpy as np
 
-from ann_benchmarks.comparing.matching import compare
-from ann_benchmarks.comparing.verdicts import SLOWER, Criteria, status
 from ann_benchmarks.jobs.rounds import MOST_ROUNDS, Contender, Race, Rounds
 from ann_benchmarks.results.comparable import Comparison
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.statistics.differences import Estimate, difference
 
 from . import drawn
-from .drawn import RUNS, TARGET, DrawnRecall, Throughputs, once, result, results, turns
+from .drawn import RUNS, TARGET, DrawnRecall, Throughputs, result, results, turns
 from .harness import Row, count_shares
 
 GOAL = None
 NOISES = (0.09, 0.03)  # of runs
-DRIFTS = (0.0, 0.98, 0.995)  # autocorrelation of the machine's speed from one round to the next
 FASTER = math.log(1.1)
-REPETITIONS = 5
 INDEXES = 6
 UNTIL = 0.05
 
@@ -45,66 +38,16 @@ def cases(args: argparse.Namespace) -> Iterator[Row]:
         yield from PARTS[part](rng, args.sets, args.rounds)
 
 
-def reports(rng: np.random.Generator, sets: int, rounds: int) -> Iterator[Row]:
-    fields = {"1 against 1": [1, 1], "6 against 1": [INDEXES, 1], "6 algorithms": [1] * INDEXES}
-    processes = {f"once, runs {noise:.0%}": partial(once, rng, noise=noise) for noise in NOISES}
-    for noise, drift in product(NOISES, DRIFTS):
-        draw = partial(turns, rng, rounds=rounds, noise=noise, drift=drift)
-        processes[f"{rounds} rounds, runs {noise:.0%}, drift {drift:g}"] = draw
-    for name, draw in processes.items():
-        figures = {}
-        for title, field in fields.items():
-            figures[title], figures[f"{title} ahead"] = reported(sets, draw, field)
-        judge = partial(lambda draw: read(equals(rng, draw(2))), draw)
-        yield Row(name, {**figures, "high recalls": count_shares(sets, judge)[0]})
-
-
 def seen(rng: np.random.Generator, sets: int, _: int) -> Iterator[Row]:
     for noise, rounds in product(NOISES, (4, 8, 16, 32, 64)):
-        draw = partial(turns, rng, rounds=rounds, noise=noise, drift=0.98)
-        named, _ahead = reported(sets, draw, [1, 1], FASTER)
+
+        def judge(noise: float = noise, rounds: int = rounds) -> tuple[bool]:
+            rates = turns(rng, 2, rounds, noise, 0.98)
+            rates[0] += FASTER
+            return ("is the fastest" in drawn.summary(results([1, 1], rates)),)
+
+        (named,) = count_shares(sets, judge)
         yield Row(f"10% faster, {rounds} rounds, runs {noise:.0%}", {"named": named})
-
-
-def reported(
-    sets: int, draw: Callable[[int], Throughputs], field: Sequence[int], faster: float = 0.0
-) -> list[float]:
-    """Return the shares of reports that name a fastest, and that say which was ahead.
-
-    `field` has the number of indexes of each algorithm; the first algorithm is faster by this logarithm.
-    """
-
-    def judge() -> tuple[bool, bool]:
-        rates = draw(sum(field))
-        rates[: field[0]] += faster
-        return read(results(field, rates))
-
-    return count_shares(sets, judge)
-
-
-def read(runs: Sequence[Run]) -> tuple[bool, bool]:
-    """Whether a report names a fastest, and whether it says which was ahead."""
-    text = drawn.summary(runs)
-    return "is the fastest" in text, "is ahead" in text
-
-
-def equals(rng: np.random.Generator, rates: Throughputs) -> list[Run]:
-    """Return two results that are equally fast at equal recall, with a point each near a recall of 0.99.
-
-    The logarithm of the throughput falls with the effort, minus the logarithm of what is missed, as with real
-    indexes. Recalls are those of 1,000 queries, some of which are harder than others for both.
-    """
-    parts, neighbors, missed = 50, 200, 0.01  # of the queries; of a part's queries; of the neighbours
-    slope, hardness = rng.uniform(-1.2, -0.4), rng.gamma(1.0, 1.0, parts)
-    runs = []
-    for number, row in enumerate(rates):
-        effort = rng.uniform(0, 0.3)  # more than at that recall
-        misses = rng.poisson(missed * np.exp(-effort) * neighbors * hardness)
-        recalls = (1 - np.minimum(misses / neighbors, 1)).tolist()
-        error = 1.96 * float(np.std(recalls, ddof=1)) / parts**0.5
-        recall = DrawnRecall(float(np.mean(recalls)), error, recalls)
-        runs.append(result(f"a{number}", 0, row + slope * effort, len(row) == RUNS, recall))
-    return runs
 
 
 def races(rng: np.random.Generator, sets: int, _: int) -> Iterator[Row]:
@@ -177,29 +120,6 @@ def find_each_factor(runs: Sequence[Run], apart: float) -> list[tuple[float, boo
     ]
 
 
-def comparisons(rng: np.random.Generator, sets: int, _: int) -> Iterator[Row]:
-    for drift, how in product(DRIFTS, ("blocks", "turn", "turn, --paired")):
-        differ, fails = count_shares(sets, lambda d=drift, h=how: compared(rng, d, h))
-        yield Row(f"compare.py, in {how}, drift {drift:g}", {"differ": differ, "fails": fails})
-
-
-def compared(rng: np.random.Generator, drift: float, how: str) -> tuple[bool, bool]:
-    """Whether a comparison of equals differs for sure, and whether it fails a build at 5%."""
-    places = np.arange(2 * REPETITIONS)
-    order = places.reshape(2, -1) if how == "blocks" else places.reshape(-1, 2).T
-    speeds = drawn.wandering(rng, 2 * REPETITIONS, drift)
-    sides = [
-        [
-            drawn.repetition(place, int(at), rng.normal(speeds[at], NOISES[0], RUNS))
-            for place, at in enumerate(row)
-        ]
-        for row in order
-    ]
-    found, criteria = compare(*sides, paired="paired" in how), Criteria()
-    mean = found.metrics["qps"].mean
-    return mean.is_sure and mean.p < criteria.error_rate, status(found, criteria) == SLOWER
-
-
 def repetitions(rng: np.random.Generator, sets: int, _: int) -> Iterator[Row]:
     for within, between in ((0.01, 0.01), (0.03, 0.03), (0.03, 0.1), (0.1, 0.1), (0.25, 0.3)):
 
@@ -217,7 +137,7 @@ def repetitions(rng: np.random.Generator, sets: int, _: int) -> Iterator[Row]:
         yield Row(f"runs {within:.0%}, repetitions {between:.0%} apart", figures)
 
 
-PARTS = {part.__name__: part for part in (reports, seen, races, factors, comparisons, repetitions)}
+PARTS = {part.__name__: part for part in (seen, races, factors, repetitions)}
 OPTIONS = {
     "parts": {"choices": [*PARTS], "default": [*PARTS]},
     "sets": {"default": 1000, "help": "drawn for each figure"},

@@ -1,9 +1,13 @@
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from ann_benchmarks.comparing.matching import compare
+from ann_benchmarks.comparing.measurements import MeasuredPoint
+from ann_benchmarks.comparing.verdicts import Criteria, warnings
 from ann_benchmarks.statistics.differences import (
     ALIKE,
     LOWER,
@@ -71,11 +75,20 @@ def test_noise_that_is_known_is_pooled_with_what_is_seen():
 
 
 def test_single_measurements_are_never_sure_and_need_runs():
-    found = difference(figures(100.0, spread=0.0001, runs=5), figures(70.0, spread=0.0001, runs=5))
+    found = difference(figures(100.0, spread=0.0001, runs=5), figures(50.0, spread=0.0001, runs=5))
     assert found.verdict(0.05, 0.05) and found.p < 0.05 and not found.is_sure
     unknown = difference(figures(100.0), figures(70.0))
     assert adjust([unknown])[0].verdict(0.05, 0.05) == UNJUDGED
     assert all(map(math.isnan, (unknown.p, unknown.visible(0.05), *unknown.interval(0.05))))
+
+
+def test_the_best_of_runs_is_compared_with_the_best_of_others():
+    theirs, ours = {"best_search_time": 0.008, "run_count": 3}, {"run_seconds": [0.01, 0.009, 0.008]}
+    a, b = (MeasuredPoint(Path("drawn/10/a/x.hdf5"), ("x",), 0, theirs | more) for more in ({}, ours))
+    found = compare([a], [b])
+    assert found.metrics["qps"].mean.ratio == 1
+    assert any("the best run of each side is compared" in text for text in warnings(found, Criteria()))
+    assert compare([b], [b]).metrics["qps"].mean.a == pytest.approx((100 + 1e3 / 9 + 125) / 3)
 
 
 def test_runs_that_agree_do_not_make_a_measurement_exact():

@@ -77,8 +77,8 @@ def test_memory_is_compared_under_one_filter_and_with_one_payload(field, words):
     runs = [*(under(run, "few") for run in few), *(under(run, "many") for run in many)]
     found = {need.algorithm: need for need in needs(runs, 0.9)}
     assert [*found] == [f"hnsw {words} few", f"hnsw {words} many"]
-    assert found[f"hnsw {words} few"].ram is None  # a ninth of the speed is left
-    assert found[f"hnsw {words} many"].ram == 2 << 30
+    assert found[f"hnsw {words} few"].perhaps is None  # a ninth of the speed is left
+    assert found[f"hnsw {words} many"].perhaps == 2 << 30
     scarce = least_memory(runs, 0.9, Comparison(1, runs[:1], 0.9))
     assert scarce is not None and {getattr(run.series, field) for run in scarce.runs} == {"few"}
 

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.statistics.distributions import beta_quantile, incomplete_beta
-from ann_benchmarks.statistics.intervals import mean_interval, runs_disagree, share_interval
+from ann_benchmarks.statistics.intervals import (
+    independent_count,
+    mean_interval,
+    runs_disagree,
+    share_interval,
+)
 
 REPETITIONS = 2000
 
@@ -41,6 +46,14 @@ def test_the_interval_of_a_mean_covers_it(runs: int):
         low, high = mean_interval(values.tolist())
         covered += low <= 500 <= high
     assert covered / REPETITIONS == pytest.approx(0.95, abs=0.015)
+
+
+def test_runs_that_resemble_the_next_count_for_fewer():
+    alike, apart = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7], [1.0, 1.7, 1.1, 1.6, 1.2, 1.5, 1.3, 1.4]
+    assert independent_count(apart) == 8 and 2 <= independent_count(alike) < 3
+    wide, narrow = (mean_interval(values) for values in (alike, apart))
+    assert wide.low < narrow.low and mean_interval(alike, are_independent=True) == pytest.approx(narrow)
+    assert independent_count(alike[:7]) == 7  # too few to tell
 
 
 def test_one_run_tells_no_interval():

@@ -236,8 +236,8 @@ def test_a_table_without_intervals(results):
     assert rows_of(written())[5][3] == "3,840 (3,456 to 4,224)"
     markdown = written(intervals=False)
     assert rows_of(markdown)[5][3] == "3,840" and "In brackets" not in markdown
-    once = "single runs: noise is not ruled out, measured once, at different times"
-    assert f"over the tiers: 6.00 (1 client, {once}); 6.00 (32 clients, {once})" in markdown
+    assert "over the tiers: 6.00 (1 client, 95% interval 3." in markdown
+    assert ", measured once, at different times); 6.00 (32 clients, 95% interval 3." in markdown
 
 
 # --- mistakes ---

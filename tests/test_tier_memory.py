@@ -3,6 +3,7 @@
 import pickle
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -38,6 +39,14 @@ TAKE = """
     print("taken", flush=True)
     sys.stdin.read()
 """
+READ = """
+    import sys
+    for _ in range(2):
+        with open(sys.argv[2], "rb", buffering=0) as file:
+            while file.read(1 << 20): pass
+    print("read", flush=True)
+    sys.stdin.read()
+"""
 
 
 def test_the_system_tells_sizes_in_bytes_and_numbers_of_pages():
@@ -50,6 +59,7 @@ def test_shared_buffers_count_as_available_on_the_whole_machine(monkeypatch):
     monkeypatch.setattr(machine, "meminfo", lambda: {"MemAvailable": 5 * GB, "Shmem": 3 * GB})
     assert WholeMachine(shared_before=GB).available() == 7 * GB
     assert WholeMachine(shared_before=4 * GB).available() == 5 * GB  # others gave some back
+    assert WholeMachine(shared_before=GB, buffers=GB).available() == 6 * GB  # the rest holds no data
 
 
 def group_of_version_1(folder: Path) -> ControlGroup:
@@ -72,6 +82,9 @@ def test_a_group_has_its_limit_less_what_processes_and_kernel_take(make, tmp_pat
     assert group.limit() == GB
     assert group.overhead() == 100 * MB
     assert group.available() == GB - 100 * MB
+    # What connections share beside shared_buffers holds no data.
+    assert replace(group, buffers=200 * MB).overhead() == 156 * MB
+    assert replace(group, buffers=200 * MB).available() == GB - 156 * MB
 
 
 def test_a_group_of_a_kernel_that_adds_nothing_up(tmp_path):
@@ -195,6 +208,24 @@ def test_what_backends_take_comes_on_top_and_shared_buffers_do_not(tmp_path):
             assert group.available() > 300 * MB
             keep_limit(group, 256 * MB)
             assert abs(group.available() - 256 * MB) < 9 * MB
+
+
+@needs_memory_group
+def test_what_is_available_is_what_of_the_data_stays_cached(tmp_path):
+    data, buffers, ram = tmp_path / "data", 16 * MB, 96 * MB
+    data.write_bytes(bytes(256 * MB))
+    with Holding("cgroup", tmp_path, Ledger(tmp_path / "ledger")) as holding:
+        holding.apply(Tier(shared_buffers=buffers, ram=ram))
+        group = holding.memory
+        with inside(holding.groups, TAKE, "shared", 40) as server:  # 24 MB more than shared_buffers
+            line_of(server)
+            until(lambda: abs(group.available() / ram - 1) < 0.03)
+            with inside(holding.groups, READ, data) as reader:
+                line_of(reader)
+                stat = group.numbers("memory.stat")
+                cache, shared = ("total_cache", "total_shmem") if group.version == 1 else ("file", "shmem")
+                cached = stat[cache] - stat[shared] + buffers
+                assert 0.85 * ram < cached < 1.05 * ram
 
 
 @needs_memory_group

@@ -1,6 +1,7 @@
 """What reports and compare.py say is no surer than what was measured, by simulation and by cases."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,9 +17,10 @@ from ann_benchmarks.run.progress import comparison
 from ann_benchmarks.statistics.differences import difference_of_pairs
 from ann_benchmarks.statistics.intervals import Interval
 from ann_benchmarks.statistics.speeds import ABOVE, AT, BETWEEN, EXACT, WITHIN, Speed, find_standing
-from benchmarks.drawn import once, repetition, results, turns, wandering
+from benchmarks import statements as statements_claim
+from benchmarks.drawn import repetition, results, summary, turns, wandering
 from benchmarks.harness import count_shares
-from benchmarks.verdicts import FASTER, compared, find_best_factor, raced, reported
+from benchmarks.verdicts import FASTER, find_best_factor, raced
 
 from .report_data import make_run
 
@@ -118,18 +120,20 @@ def without(run):
     return type(run)(run.dataset, 10, run.distance, run.series, run.parameters, run.metrics, attrs)
 
 
-@pytest.mark.parametrize("field", [(1, 1), (6, 1)])
-@pytest.mark.parametrize("drift", [0.0, 0.98, 0.995])
-def test_reports_of_rounds_name_no_fastest_where_none_is(drift, field):
+@pytest.mark.parametrize("process", ["10.0%", "sessions"])
+@pytest.mark.parametrize("part", [*statements_claim.PARTS])
+def test_statements_of_every_kind_are_rarely_wrong(part, process):
     rng = np.random.default_rng(7)
-    named, ahead = reported(SETS, lambda n: turns(rng, n, 12, 0.09, drift), field)
-    assert named <= MOST_WRONG and ahead == 0
+    draw = partial(statements_claim.draw_levels, rng, **statements_claim.PROCESSES[process])
+    for title, judge in statements_claim.PARTS[part](rng, draw).items():
+        if title != statements_claim.STATE_TITLE:
+            assert count_shares(SETS, lambda j=judge: (j(),))[0] <= MOST_WRONG, title
 
 
-def test_reports_of_what_was_measured_once_name_no_fastest():
+def test_what_was_measured_once_is_ahead_at_most():
     rng = np.random.default_rng(1)
-    assert reported(SETS, lambda n: once(rng, n, 0.03), (1, 1))[0] == 0
-    assert reported(SETS, lambda n: once(rng, n, 0.03), (1, 1), math.log(7)) == [0.0, 1.0]
+    rates = rng.normal(0, 0.03, (2, 5)) + np.array([[math.log(7)], [0]])
+    assert "is ahead" in summary(results([1, 1], rates))
 
 
 @pytest.mark.thorough
@@ -193,14 +197,8 @@ def test_what_two_ratios_do_not_show_is_not_said():
 
 def test_rounds_see_what_is_there():
     rng = np.random.default_rng(1)
-    assert reported(30, lambda n: turns(rng, n, 48, 0.09, 0.98), (1, 1), FASTER)[0] > 0.8
-
-
-@pytest.mark.parametrize("how", ["blocks", "turn", "turn, --paired"])
-def test_compare_is_not_wrong_where_the_machine_drifts(how):
-    rng = np.random.default_rng(2)
-    differ, fails = count_shares(SETS, lambda: compared(rng, 0.98, how))
-    assert max(differ, fails) <= (0 if how == "blocks" else MOST_WRONG)
+    drawn = [turns(rng, 2, 48, 0.09, 0.98) + np.array([[FASTER], [0]]) for _ in range(30)]
+    assert np.mean(["is the fastest" in summary(results([1, 1], rates)) for rates in drawn]) > 0.8
 
 
 def sides(order, slower=0.0, noise=0.01):

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError, describe
@@ -48,14 +48,19 @@ def write(file: Path, text: str) -> None:
 
 @dataclass(frozen=True)
 class ControlGroup:
-    """A control group and its memory; `version` is 1 or 2."""
+    """A control group and its memory; `version` is 1 or 2.
+
+    `buffers` are the bytes of shared_buffers; what else is shared, such as what connections take, holds no
+    data. None: all shared memory does.
+    """
 
     folder: Path
     version: int
+    buffers: int | None = field(default=None, kw_only=True)
 
     def available(self) -> int:
         """Bytes for shared_buffers and cache: of the limit, or less where the machine itself has less."""
-        return min(self.limit() - self.overhead(), meminfo()["MemAvailable"] + self.shared())
+        return min(self.limit() - self.overhead(), meminfo()["MemAvailable"] + self.filled_buffers())
 
     def limit(self) -> int:
         """Bytes that the group may use in all; UNLIMITED, or about as much, where nothing is set."""
@@ -80,14 +85,20 @@ class ControlGroup:
     def overhead(self) -> int:
         """Bytes that are neither cache nor shared_buffers: of processes, and of the kernel for them."""
         found = self.numbers("memory.stat")
+        others = self.shared() - self.filled_buffers()
         if self.version == 1:
-            return found.get("total_rss", 0) + int((self.folder / "memory.kmem.usage_in_bytes").read_text())
+            kernel = int((self.folder / "memory.kmem.usage_in_bytes").read_text())
+            return found.get("total_rss", 0) + kernel + others
         kernel = found.get("kernel", sum(found.get(part, 0) for part in _KERNEL_PARTS))
-        return found.get("anon", 0) + kernel
+        return found.get("anon", 0) + kernel + others
 
     def shared(self) -> int:
-        """Bytes of shared memory, such as shared_buffers that were touched."""
+        """Bytes of shared memory that were touched."""
         return self.numbers("memory.stat").get("total_shmem" if self.version == 1 else "shmem", 0)
+
+    def filled_buffers(self) -> int:
+        """Bytes of it that are shared_buffers, as far as they may be."""
+        return self.shared() if self.buffers is None else min(self.shared(), self.buffers)
 
     def kills(self) -> int:
         """How many processes the system has ended because the limit was reached, since the group was made."""
@@ -111,12 +122,14 @@ class Place(ControlGroup):
 class OwnGroup:
     """The memory that this process's own group leaves it: of a container, from inside."""
 
+    buffers: int | None = None
+
     def available(self) -> int:
         """Bytes; OSError where the groups cannot be seen."""
         place = find_place(MEMORY)
         if place is None:
             raise OSError("no control group of the memory can be seen")
-        return place.available()
+        return replace(place, buffers=self.buffers).available()
 
     def kills(self) -> int:
         """0: the engine says of a container whether its memory was used up."""
@@ -214,7 +227,7 @@ def most_taken(target: int) -> int:
 def keep_limit(group: ControlGroup, target: int, set_limit: Callable[[int], None] | None = None) -> None:
     """Correct a group's limit so that `target` bytes are available in it; `set_limit` is another way to."""
     overhead, limit = group.overhead(), group.limit()
-    needed = max(target, group.shared() + _ROOM) + overhead
+    needed = max(target, group.filled_buffers() + _ROOM) + overhead
     if abs(needed - limit) > dead_band(target):
         (set_limit or group.set_limit)(max(needed, limit - most_taken(target)))
 

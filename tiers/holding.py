@@ -4,6 +4,7 @@ import os
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -152,7 +153,8 @@ class Holding:
         tree = groups.move_tree([group.folder for group in self._servers[0]], pid)
         if isinstance(self.memory, WholeMachine):
             self._stop_keepers()
-            self.memory = WholeMachine(meminfo()["Shmem"] - max(map(machine.shared_memory_of, tree)))
+            before = meminfo()["Shmem"] - max(map(machine.shared_memory_of, tree))
+            self.memory = WholeMachine(before, self._tier.shared_buffers)
             self._hold_memory()
 
     @property
@@ -196,7 +198,7 @@ class Holding:
         for number, folder in enumerate(self.folders):
             mark = f"-{number}" if number else ""  # what stands for SERVER
             groups, device = choose_limits(tier, self.method, folder, f"{self._group_name}{mark}")
-            servers.append(groups)
+            servers.append([replace(group, buffers=tier.shared_buffers) for group in groups])
         hold = self._held.hold
         with self._ledger.changing(hold):
             hold.groups = [HeldGroup(str(each.folder), str(each.home)) for each in chain(*servers)]
@@ -218,8 +220,8 @@ class Holding:
         if tier.ram is None and place is not None:
             with suppress(OSError):  # the topmost group of version 2 has no limit
                 if place.limit() < meminfo()["MemTotal"]:  # a container's
-                    return place
-        return WholeMachine(shared_before)
+                    return replace(place, buffers=tier.shared_buffers)
+        return WholeMachine(shared_before, tier.shared_buffers)
 
     def _hold_memory(self) -> None:
         """Hold back what leaves the tier's memory, measure what is available, and compare."""

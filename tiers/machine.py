@@ -42,15 +42,17 @@ class WholeMachine:
     """All that the machine has left, for a server that was started after it was made.
 
     `shared_before` is the Shmem of /proc/meminfo when no such server ran, in bytes: what came on top is
-    shared_buffers, which MemAvailable does not count.
+    shared_buffers, which MemAvailable does not count, up to the size of these, `buffers`, where it is known.
     """
 
     shared_before: int
+    buffers: int | None = None
 
     def available(self) -> int:
         """Bytes."""
         info = meminfo()
-        return info["MemAvailable"] + max(info["Shmem"] - self.shared_before, 0)
+        shared = max(info["Shmem"] - self.shared_before, 0)
+        return info["MemAvailable"] + (shared if self.buffers is None else min(shared, self.buffers))
 
     def kills(self) -> int:
         """0: nobody counts them for a machine."""

@@ -182,7 +182,7 @@ class ContainerSweep:
             for tier in tiers:
                 self._server.environment(tier)  # refuses what it cannot give
         self._tiers = tiers
-        return [SimulatedServer(tier, CONTAINER, OwnGroup()) for tier in tiers]
+        return [SimulatedServer(tier, CONTAINER, OwnGroup(tier.shared_buffers)) for tier in tiers]
 
     def obstacle_to_turns(self, definitions: Sequence[Definition]) -> str | None:
         """Say which tiers the machine does not have for a container of each image at the same time."""
@@ -234,7 +234,7 @@ class ContainerSweep:
 
     def _keep(self, tier: Tier, container: Any) -> Callable[[], None]:
         """Correct the limit while it runs, where the group can be seen: not through a virtual machine."""
-        keeper = self._keepers[container.id] = _limit_keeper(container, tier.ram)
+        keeper = self._keepers[container.id] = _limit_keeper(container, tier)
 
         def end() -> None:
             if keeper is not None:
@@ -244,8 +244,8 @@ class ContainerSweep:
         return end
 
 
-def _limit_keeper(container: Any, target: int | None) -> Keeper | None:
-    if target is None:
+def _limit_keeper(container: Any, tier: Tier) -> Keeper | None:
+    if tier.ram is None:
         return None
     from docker.errors import DockerException
 
@@ -260,7 +260,8 @@ def _limit_keeper(container: Any, target: int | None) -> Keeper | None:
     def set_limit(size: int) -> None:
         container.update(mem_limit=size, memswap_limit=size)
 
-    return Keeper(partial(keep_limit, place, target, set_limit))
+    place = replace(place, buffers=tier.shared_buffers)
+    return Keeper(partial(keep_limit, place, tier.ram, set_limit))
 
 
 def _memory_at_start(tier: Tier) -> int | None:

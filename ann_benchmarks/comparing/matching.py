@@ -21,7 +21,16 @@ from ann_benchmarks.statistics.differences import (
     paired_difference,
 )
 
-from .measurements import METRICS, Estimates, Key, MeasuredPoint, are_in_blocks, group_by_key, known_estimates
+from .measurements import (
+    METRICS,
+    Estimates,
+    Key,
+    MeasuredPoint,
+    alike_throughputs,
+    are_in_blocks,
+    group_by_key,
+    known_estimates,
+)
 
 
 @dataclass(frozen=True)
@@ -89,6 +98,7 @@ def compare(
         )
     if noise and max(len({point.source for point in same}) for same in group_by_key(noise).values()) < 2:
         raise UserError("--noise needs repetitions of the same points: at least two folders, better five")
+    a, b, noise = alike_throughputs(a, b, noise)
     of_a, of_b = group_by_key(a), group_by_key(b)
     keys = [key for key in of_a if key in of_b]
     for key in keys:

@@ -6,7 +6,7 @@ take turns, the drift is in the spread of each; where they do not, nothing shows
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from itertools import pairwise
@@ -16,7 +16,7 @@ from typing import Any
 
 from ann_benchmarks.common.text import from_json
 from ann_benchmarks.fields.rows import FIELDS
-from ann_benchmarks.results.measurement import numbers, speed_of, throughput
+from ann_benchmarks.results.measurement import has_mean_throughput, numbers, speed_of, throughput
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.statistics.differences import Estimate
 from ann_benchmarks.statistics.intervals import Interval
@@ -145,6 +145,20 @@ def _cpu(point: MeasuredPoint) -> Estimate:
     of_pooler = point.number("pooler_cpu_seconds_per_query")
     found = _sum("server_cpu_seconds_per_query", scale=1e3)(point)
     return found if math.isnan(of_pooler) else found._replace(value=found.value + 1e3 * of_pooler)
+
+
+def alike_throughputs(*sides: Sequence[MeasuredPoint]) -> list[list[MeasuredPoint]]:
+    """Return points with the throughputs of their best runs, where files of ann-benchmarks state no other."""
+    if all(has_mean_throughput(point.attrs) for side in sides for point in side):
+        return [list(side) for side in sides]
+    of_all = ("run_seconds", "qps_mean")
+    return [
+        [
+            replace(point, attrs={name: v for name, v in point.attrs.items() if name not in of_all})
+            for point in side
+        ]
+        for side in sides
+    ]
 
 
 Estimates = dict[Key, dict[int, Estimate]]  # by point and repetition

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ann_benchmarks.common.numbers import counted
+from ann_benchmarks.results.measurement import has_mean_throughput
 from ann_benchmarks.statistics.differences import HIGHER, LOWER, MANY, NOISY, Difference
 from ann_benchmarks.statistics.intervals import Interval
 
@@ -147,6 +148,8 @@ def warnings(compared: SideBySide, criteria: Criteria) -> Iterator[str]:
     for what, text in (("truth", "vectors"), ("dataset", "datasets")):
         if any(change.what == what for change in differing):
             yield f"A and B were measured on different {text}"
+    if not all(has_mean_throughput(point.attrs) for pair in compared.pairs for point in (*pair.a, *pair.b)):
+        yield "ann-benchmarks states the best of its runs: the best run of each side is compared"
     if compared.is_in_blocks:
         yield (
             "the repetitions of A and of B did not take turns, so that a drift of the machine's speed looks"

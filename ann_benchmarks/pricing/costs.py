@@ -3,7 +3,6 @@
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from enum import IntEnum
 from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
@@ -11,25 +10,17 @@ from ann_benchmarks.common.numbers import three_digits
 from ann_benchmarks.load.request import Objective
 from ann_benchmarks.results.at_recall import AtRecall, built_index, find_at_recall, is_known, may_reach
 from ann_benchmarks.results.runs import Run, interval, number
-from ann_benchmarks.statistics.intervals import Interval
-from ann_benchmarks.statistics.speeds import WITHIN
+from ann_benchmarks.results.sessions import session_noise
+from ann_benchmarks.statistics.intervals import Interval, interval_text
+from ann_benchmarks.statistics.judging import Doubts, Judgement
+from ann_benchmarks.statistics.speeds import EXACT
 
 from .prices import PriceList, Quote, read_prices
 from .servers import MeasuredServer, measured_server, needed_capacity
 
 MILLISECONDS = 1e3
-Verdict = tuple["Kept", str]  # with what it is about
-
-
-class Kept(IntEnum):
-    """Whether an objective is kept: beyond noise or not, or noise hides it."""
-
-    NO = 0
-    UNSURE = 1
-    YES = 2
-
-    def __str__(self) -> str:
-        return ("no", "not sure", "yes")[self]
+MOST_TIMES = 3.0  # the bound: further off, a figure helps nobody
+Verdict = tuple[Judgement, str]  # with what it is about
 
 
 @dataclass(frozen=True)
@@ -78,21 +69,6 @@ def cost_request(prices: Path | None, latency: Objective | None, rate: float | N
     return None
 
 
-def judge_at_most(value: float, interval: Interval | None, bound: float) -> Kept:
-    """Whether a figure is at most a bound, with its interval where that is known."""
-    if interval is None:
-        return Kept.UNSURE if value <= bound else Kept.NO
-    if interval.low > bound:
-        return Kept.NO
-    return Kept.YES if interval.high <= bound else Kept.UNSURE
-
-
-def judge_at_least(value: float, interval: Interval | None, bound: float) -> Kept:
-    """Whether a figure is at least a bound, with its interval where that is known."""
-    opposite = None if interval is None else Interval(-interval.high, -interval.low)
-    return judge_at_most(-value, opposite, -bound)
-
-
 @dataclass(frozen=True)
 class ServerCost:
     """An index on a server under one load: what it does there, whether that suffices, and the price.
@@ -122,15 +98,15 @@ class ServerCost:
         return self.run.series.is_open
 
     @property
-    def kept(self) -> Kept:
+    def kept(self) -> Judgement:
         """Whether everything is kept."""
-        return min((kept for kept, _ in self.verdicts), default=Kept.YES)
+        return min((kept for kept, _ in self.verdicts), default=Judgement.YES)
 
     @property
     def reason(self) -> str:
         """What is not kept, or not surely."""
         kept = self.kept
-        return "; ".join(text for one, text in self.verdicts if one == kept < Kept.YES)
+        return "; ".join(text for one, text in self.verdicts if one == kept < Judgement.YES)
 
     @property
     def recall(self) -> float:
@@ -172,24 +148,32 @@ def is_plain(run: Run) -> bool:
     )
 
 
-def server_costs(runs: Iterable[Run], target: ServiceTarget, prices: PriceList) -> list[ServerCost]:
+def server_costs(
+    runs: Iterable[Run], target: ServiceTarget, prices: PriceList, doubts: Doubts | None = None
+) -> list[ServerCost]:
     """Return the cost of each index on each server under each load, the cheapest first.
 
     Runs of one index, server and number of clients are one entry: in a closed loop at the recall, else at
-    the highest rate that suffices.
+    the highest rate that suffices. All of them are judged together.
     """
     groups: dict[Hashable, list[Run]] = {}
-    for run in runs:
-        if is_plain(run):
-            groups.setdefault((measured_server(run), run.series.is_open, _index(run)), []).append(run)
+    for run in filter(is_plain, runs):
+        groups.setdefault((measured_server(run), run.series.is_open, _index(run)), []).append(run)
+    doubts = doubts or study_doubts(run for group in groups.values() for run in group)
+    service = _Service(target, doubts.shared(len(groups)))
     found = []
     for group in groups.values():
-        cost = _open_cost(group, target) if group[0].series.is_open else _closed_cost(group, target)
+        cost = service.open_cost(group) if group[0].series.is_open else service.closed_cost(group)
         try:
             found.append(replace(cost, quote=prices.quote(needed_capacity(cost.run))))
         except UserError as error:
             found.append(replace(cost, unpriced=str(error)))
     return sorted(found, key=lambda cost: (cost.price, not cost.server.is_simulated, -cost.kept, -cost.rate))
+
+
+def study_doubts(runs: Iterable[Run]) -> Doubts:
+    """Return the doubts of all statements about results."""
+    return Doubts(session_noise(runs))
 
 
 def _index(run: Run) -> Hashable:
@@ -198,80 +182,104 @@ def _index(run: Run) -> Hashable:
     return run.dataset, run.count, series.label, *built_index(run)[1:]
 
 
-def _closed_cost(group: Sequence[Run], target: ServiceTarget) -> ServerCost:
-    """Return the throughput at the recall, of the results that keep the latency where some do."""
-    reaching = [run for run in group if may_reach(run, target.recall)]
-    if not reaching:
-        return _short_of_recall(group)
-    if target.latency is None:
-        chosen = [list(group)]  # those below the recall show the line that leads to it
-    else:
-        kept = [(run, _latency(run, target)[0]) for run in reaching]
-        chosen = [[run for run, verdict in kept if verdict >= least] for least in (Kept.YES, Kept.UNSURE)]
-    standing = [at for runs in chosen for at in find_at_recall({0: runs}, target.recall).values()]
-    costs = [_closed_at(at, target) for at in standing]
-    if not costs:  # nothing keeps the latency
-        best = min(reaching, key=lambda run: _milliseconds(run, target))
-        rate, bounds = best.metrics["qps"], interval(best, "qps")
-        return ServerCost(best, rate, bounds, [_latency(best, target), *_rates(rate, bounds, target)])
-    return max(costs, key=lambda cost: (cost.kept, cost.rate))
+@dataclass(frozen=True)
+class _Service:
+    """What a service must achieve, and the doubts of saying that it does."""
+
+    target: ServiceTarget
+    doubts: Doubts
+
+    def closed_cost(self, group: Sequence[Run]) -> ServerCost:
+        """Return the throughput at the recall, of the results that keep the latency where some do."""
+        reaching = [run for run in group if may_reach(run, self.target.recall)]
+        if not reaching:
+            return _short_of_recall(group)
+        # Those below the recall show the line that leads to it.
+        chosen = [list(group)]
+        if self.target.latency is not None:
+            kept = [(run, self._latency(run)[0][0]) for run in group]
+            sure = Judgement.YES, Judgement.UNSURE
+            chosen = [[run for run, verdict in kept if verdict >= least] for least in sure]
+        costs = [
+            self._closed_at(at, runs)
+            for runs in chosen
+            for at in find_at_recall({0: runs}, self.target.recall).values()
+        ]
+        if not costs:  # nothing keeps the latency
+            best = min(reaching, key=lambda run: _milliseconds(run, self.target))
+            rate, bounds = best.metrics["qps"], interval(best, "qps")
+            return ServerCost(best, rate, bounds, [*self._latency(best), *self._rate(rate, bounds)])
+        return max(costs, key=lambda cost: (cost.kept, cost.rate))
+
+    def _closed_at(self, at: AtRecall, runs: Sequence[Run]) -> ServerCost:
+        verdicts = self._rate(at.qps, at.interval)
+        if at.is_bound:  # at the target itself, it may be faster
+            verdicts = [(max(kept, Judgement.UNSURE), text) for kept, text in verdicts]
+        if at.standing.reach != EXACT:
+            verdicts.append((max(self._recall(run)[0] for run in runs), self._recall(at.run)[1]))
+        moved_to = self.target.recall if at.is_moved else None
+        return ServerCost(
+            at.run, at.qps, at.interval, [*verdicts, *self._latency(at.run)], at.is_bound, moved_to
+        )
+
+    def open_cost(self, group: Sequence[Run]) -> ServerCost:
+        """Return the highest rate that suffices, of those at which the queries came."""
+        reaching = [run for run in group if may_reach(run, self.target.recall)]
+        if not reaching:
+            return _short_of_recall(group)
+        costs: list[tuple[bool, ServerCost]] = []
+        for run in reaching:
+            rate = number(run, "rate") or run.series.rate or run.metrics["qps"]
+            verdicts = self._rate(rate, Interval(rate, rate))
+            is_steady = not run.attrs.get("queries_unanswered") and run.attrs.get("steady_state") is not False
+            if not is_steady:
+                # Another session may keep it, which matters where it would suffice.
+                is_clear = not verdicts or verdicts[0][0] == Judgement.NO
+                kept = Judgement.NO if is_clear else Judgement.UNSURE
+                verdicts = [(kept, f"the rate of {three_digits(rate)} queries/s was not kept")]
+            verdicts += [self._recall(run), *self._latency(run)]
+            costs.append((is_steady, ServerCost(run, rate, None, verdicts)))
+        return max(costs, key=lambda found: (found[1].kept, found[0], found[1].rate))[1]
+
+    def _recall(self, run: Run) -> Verdict:
+        """Whether the recall of all such queries suffices."""
+        value, bounds = run.metrics["recall"], interval(run, "recall")
+        kept = self.doubts.alike_sessions.judge_least(value, bounds, self.target.recall)
+        text = f"recall {value:.4f}{interval_text(bounds, '{:.4f}'.format)}: more queries tell"
+        return max(kept, Judgement.UNSURE), text
+
+    def _rate(self, rate: float, bounds: Interval | None) -> list[Verdict]:
+        least = self.target.rate
+        if least is None:
+            return []
+        kept, text = self.doubts.judge_least(rate, bounds, least), f"{three_digits(rate)} queries/s"
+        low = self.doubts.interval(rate, bounds).low
+        return [(kept, text + _sure_at(kept, bounds, least, rate / low if low else math.inf))]
+
+    def _latency(self, run: Run) -> list[Verdict]:
+        """Say whether a result keeps the latency; one that too few queries show is not kept."""
+        if self.target.latency is None:
+            return []
+        name, value = self.target.latency.percentile, _milliseconds(run, self.target)
+        if not math.isfinite(value):
+            return [(Judgement.NO, f"{name} is not known, for want of queries")]
+        bound, bounds = self.target.latency.seconds * MILLISECONDS, interval(run, name)
+        kept, text = self.doubts.judge_most(value, bounds, bound), f"{name} {three_digits(value)} ms"
+        return [
+            (kept, text + _sure_at(kept, bounds, bound, value / self.doubts.interval(value, bounds).high))
+        ]
 
 
-def _closed_at(at: AtRecall, target: ServiceTarget) -> ServerCost:
-    verdicts = _rates(at.qps, at.interval, target)
-    if at.is_bound:  # at the target itself, it may be faster
-        verdicts = [(max(kept, Kept.UNSURE), text) for kept, text in verdicts]
-    if at.standing.reach == WITHIN:
-        verdicts.append(_within(at.run))
-    if target.latency is not None:
-        verdicts.append(_latency(at.run, target))
-    moved_to = target.recall if at.is_moved else None
-    return ServerCost(at.run, at.qps, at.interval, verdicts, at.is_bound, moved_to)
-
-
-def _open_cost(group: Sequence[Run], target: ServiceTarget) -> ServerCost:
-    """Return the highest rate that suffices, of those at which the queries came."""
-    reaching = [run for run in group if may_reach(run, target.recall)]
-    if not reaching:
-        return _short_of_recall(group)
-    costs = []
-    for run in reaching:
-        rate = number(run, "rate") or run.series.rate or run.metrics["qps"]
-        verdicts = _rates(rate, Interval(rate, rate), target)
-        if run.attrs.get("queries_unanswered") or run.attrs.get("steady_state") is False:
-            verdicts.append((Kept.NO, f"the rate of {three_digits(rate)} queries/s was not kept"))
-        if run.metrics["recall"] < target.recall:
-            verdicts.append(_within(run))
-        if target.latency is not None:
-            verdicts.append(_latency(run, target))
-        costs.append(ServerCost(run, rate, None, verdicts))
-    return max(costs, key=lambda cost: (cost.kept, cost.rate))
+def _sure_at(kept: Judgement, known: Interval | None, bound: float, times: float) -> str:
+    """Say which figure would settle it, as times the bound, where it is not settled and that is not far."""
+    is_near = kept == Judgement.UNSURE and known is not None and 1 / MOST_TIMES < times < MOST_TIMES
+    return f", sure at {three_digits(bound * times)}" if is_near else ""
 
 
 def _short_of_recall(group: Sequence[Run]) -> ServerCost:
     best = max(group, key=lambda run: run.metrics["recall"])
-    verdict = Kept.NO, f"recall {best.metrics['recall']:.4f}"
+    verdict = Judgement.NO, f"recall {best.metrics['recall']:.4f}"
     return ServerCost(best, best.metrics["qps"], interval(best, "qps"), [verdict])
-
-
-def _within(run: Run) -> Verdict:
-    return Kept.UNSURE, f"recall {run.metrics['recall']:.4f} (its interval reaches the target)"
-
-
-def _rates(rate: float, bounds: Interval | None, target: ServiceTarget) -> list[Verdict]:
-    if target.rate is None:
-        return []
-    return [(judge_at_least(rate, bounds, target.rate), f"{three_digits(rate)} queries/s")]
-
-
-def _latency(run: Run, target: ServiceTarget) -> Verdict:
-    """Say whether a result keeps the latency; one that too few queries show is not kept."""
-    assert target.latency is not None
-    name, value = target.latency.percentile, _milliseconds(run, target)
-    if not math.isfinite(value):
-        return Kept.NO, f"{name} is not known, for want of queries"
-    bound = target.latency.seconds * MILLISECONDS
-    return judge_at_most(value, interval(run, name), bound), f"{name} {three_digits(value)} ms"
 
 
 def _milliseconds(run: Run, target: ServiceTarget) -> float:

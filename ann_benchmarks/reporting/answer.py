@@ -154,10 +154,10 @@ def describe_cost(run: Run, need: Sequence[MemoryNeed]) -> str:
     texts = [listed(parts)] if parts else []
     if own := [one for one in need if one.algorithm == name]:
         texts.append(memory_in_short(own))
-        least, others = min(one.least for one in own), min(one.least for one in need)
+        least, missing = own[0].least, sorted({ram for one in own for ram in one.missing})
         limits = f"the smallest tier had {size_text(least)}"
         limits += ", more than the index: less may do" if size and least > size else ""
-        limits += f"; with {size_text(others)}, others were measured and it was not" if others < least else ""
+        limits += f"; it has no result with {listed([size_text(ram) for ram in missing])}" if missing else ""
         texts.append(limits)
     return " ".join(map(sentence, texts)) or "Not known."
 

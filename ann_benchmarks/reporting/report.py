@@ -54,9 +54,8 @@ READING = (
     " kind. Throughput is the mean of the runs in queries per second (QPS), in files of ann-benchmarks"
     " that of the best run. A percentile is that of the latencies of all runs: p99 is the time within"
     " which 99 of 100 queries are answered. A dash stands where there are too few queries for it. The"
-    " answers assume that a result repeats no better than its single runs, and that another start adds a"
-    " deviation of 3%. No interval accounts for a machine that was slower on another day. A GB has 2^30"
-    " bytes."
+    " answers assume that a result repeats no better than its single runs, and that sessions differ by 16%."
+    " A GB has 2^30 bytes."
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.common.text import from_json
 from ann_benchmarks.statistics.contests import MEASURED_ONCE, Contest, Ratio, contest, ratio
-from ann_benchmarks.statistics.differences import ERROR_RATE
+from ann_benchmarks.statistics.differences import ERROR_RATE, SESSIONS, Noise
 from ann_benchmarks.statistics.intervals import NORMAL, Interval
 from ann_benchmarks.statistics.speeds import ABOVE, AT, Speed, Standing, single_standing
 
@@ -128,7 +128,9 @@ def latency_notes(found: Iterable[AtRecall]) -> list[str]:
     return [LATENCY_NOTE] if any(one.is_moved for one in found) else []
 
 
-def ratio_of_throughputs(first: AtRecall, second: AtRecall, error_rate: float = ERROR_RATE) -> Ratio:
+def ratio_of_throughputs(
+    first: AtRecall, second: AtRecall, error_rate: float = ERROR_RATE, sessions: Noise = SESSIONS
+) -> Ratio:
     """Return how many times as fast the first is as the second.
 
     The same arguments on the same index find the same neighbours: the recall then adds no doubt.
@@ -136,7 +138,8 @@ def ratio_of_throughputs(first: AtRecall, second: AtRecall, error_rate: float = 
     one, other = first.standing, second.standing
     if [*map(_search, first.runs)] == [*map(_search, second.runs)]:
         one, other = (replace(one, reach=AT, doubt=0.0, sampling=0.0, shifts=()) for one in (one, other))
-    return replace(ratio(one, other, error_rate), how=describe_measuring(first.run, second.run))
+    found = ratio(one, other, error_rate, sessions)
+    return replace(found, how=describe_measuring(first.run, second.run))
 
 
 def describe_measuring(first: Run, second: Run) -> str:

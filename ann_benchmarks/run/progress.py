@@ -112,7 +112,7 @@ def comparison(name: str, other: str, ratio: Ratio) -> str:
     if not ratio.is_fair:
         return f"{name} and {other} cannot be told apart, because {other} has only higher recalls"
     text = f"{name} is {three_digits(ratio.value)} times as fast as {other}{ratio.note}"
-    if ratio.interval is None or not ratio.rounds:
+    if not ratio.rounds:
         return f"{text} (from too few rounds to say how sure that is)"
     interval = " to ".join(map(three_digits, ratio.interval))
     if ratio.is_noise:  # the first is the first by noise, by which its factor is too large

@@ -1,7 +1,7 @@
 """How many times as fast one contender is as another, and how sure that is: reports have it from here.
 
 Contenders that were measured in the same rounds are compared round by round. Others were measured once, at
-different times: what their runs show misses restarts and the hour, so that their ratio is never sure.
+different times: what their runs show misses restarts and the hour, by which sessions are taken to differ.
 """
 
 import math
@@ -15,8 +15,11 @@ from ann_benchmarks.common.numbers import three_digits
 from .differences import (
     ERROR_RATE,
     LOOKS_SHARE,
+    RUNS,
+    SESSIONS,
     Difference,
     Estimate,
+    Noise,
     add_doubt,
     difference,
     difference_of_pairs,
@@ -31,7 +34,7 @@ FEWEST_PARTS = 10  # of the queries, whose spread shows how alike two contenders
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as fast, with its interval, None where nothing shows the noise.
+    """How many times as fast, with its interval.
 
     `rounds` is 0 where the two were measured once, at different times.
 
@@ -41,7 +44,7 @@ class Ratio:
     """
 
     value: float
-    interval: Interval | None
+    interval: Interval
     rounds: int = 0
     is_fair: bool = True
     how: str = MEASURED_ONCE  # it was measured, where not in the same rounds
@@ -51,12 +54,12 @@ class Ratio:
     @property
     def is_noise(self) -> bool:
         """Whether the interval includes 1."""
-        return self.interval is not None and self.interval.low <= 1 <= self.interval.high
+        return self.interval.low <= 1 <= self.interval.high
 
     @property
     def is_sure(self) -> bool:
         """Whether the first is faster by more than noise, with an error rate that can be stated."""
-        return self.rounds > 0 and self.is_fair and self.interval is not None and self.interval.low > 1
+        return self.rounds > 0 and self.is_fair and self.interval.low > 1
 
     @property
     def note(self) -> str:
@@ -66,8 +69,6 @@ class Ratio:
     @property
     def certainty(self) -> str:
         """How sure it is, in words."""
-        if self.interval is None:
-            return "single runs: noise is not ruled out"
         low, high = map(three_digits, self.interval)
         rounds = f", {self.rounds} rounds" if self.rounds else ""
         return f"95% interval {low} to {high}{rounds}" + (f", through {self.through}" if self.through else "")
@@ -75,7 +76,7 @@ class Ratio:
     @property
     def is_of_rounds(self) -> bool:
         """Whether it was measured in the same rounds, at the recall for which both stand."""
-        return self.rounds > 0 and self.is_fair and self.interval is not None and self.recall is None
+        return self.rounds > 0 and self.is_fair and self.recall is None
 
     @property
     def whole_certainty(self) -> str:
@@ -113,7 +114,7 @@ class Contest:
         found = direct[name]
         if not (found.is_of_rounds and found.is_noise):
             return found
-        best, least = found, found.interval.low if found.interval else 0.0
+        best, least = found, found.interval.low
         for middle, to_middle in direct.items():
             if middle == name or not to_middle.is_of_rounds:
                 continue
@@ -121,7 +122,7 @@ class Contest:
             if not from_middle.is_of_rounds:
                 continue
             both = _product(to_middle, from_middle, middle)
-            if both.interval and both.interval.low > least:
+            if both.interval.low > least:
                 best, least = both, both.interval.low
         return found if best.is_noise else best
 
@@ -145,18 +146,20 @@ def contest(contenders: Mapping[str, Sequence[Speed]], target: float) -> Contest
     return Contest(dict(sorted(found.items(), key=pace, reverse=True)))
 
 
-def ratio(first: Standing, second: Standing, error_rate: float = ERROR_RATE) -> Ratio:
+def ratio(
+    first: Standing, second: Standing, error_rate: float = ERROR_RATE, sessions: Noise = SESSIONS
+) -> Ratio:
     """Compare two at the recall for which they stand, with an interval that misses at the error rate.
 
     Two that have only higher recalls are compared at one that both have. Where the doubt about these hides
     which is faster, they are compared as they were measured, which is not fair.
     """
-    as_measured = _ratio(first, second, error_rate, second.reach != ABOVE)
+    as_measured = _ratio(first, second, error_rate, second.reach != ABOVE, sessions)
     is_first = first.level >= second.level
     equal = move_to_common_recall(first, second) if is_first else move_to_common_recall(second, first)
     if equal is None:
         return as_measured
-    there = _ratio(*(equal if is_first else equal[::-1]), error_rate)
+    there = _ratio(*(equal if is_first else equal[::-1]), error_rate, True, sessions)
     is_fair = second.reach != ABOVE or (there.value >= 1) == is_first
     there = replace(there, is_fair=is_fair, recall=equal[0].own_recall)
     return as_measured if there.is_noise and not as_measured.is_noise else there
@@ -164,7 +167,6 @@ def ratio(first: Standing, second: Standing, error_rate: float = ERROR_RATE) -> 
 
 def _product(first: Ratio, second: Ratio, middle: str) -> Ratio:
     """Return the ratio of a to c, by those of a to the contender in the middle, and of that to c."""
-    assert first.interval is not None and second.interval is not None
     interval = Interval(first.interval.low * second.interval.low, first.interval.high * second.interval.high)
     rounds = min(first.rounds, second.rounds)
     return Ratio(first.value * second.value, interval, rounds, through=middle)
@@ -198,7 +200,7 @@ def move_to_common_recall(fast: Standing, slow: Standing) -> tuple[Standing, Sta
     )
 
 
-def _ratio(first: Standing, second: Standing, error_rate: float, is_fair: bool = True) -> Ratio:
+def _ratio(first: Standing, second: Standing, error_rate: float, is_fair: bool, sessions: Noise) -> Ratio:
     """Compare the levels of two, each as it is: by rounds if they share enough, else as measured once.
 
     In rounds, the race may have been looked at before, and ended by what was seen: that has a part of the
@@ -208,15 +210,15 @@ def _ratio(first: Standing, second: Standing, error_rate: float, is_fair: bool =
     rounds, others = first.rounds or {}, second.rounds or {}
     shared = sorted(rounds.keys() & others.keys()) if first.mark == second.mark else []
     if len(shared) < FEWEST_ROUNDS:
-        return ratio_once(first.estimate, second.estimate, error_rate, doubt, is_fair)
+        once = ratio_once(first.estimate, second.estimate, error_rate, doubt, sessions)
+        return replace(once, is_fair=is_fair)
     found = add_doubt(
         difference_of_pairs([others[n] for n in shared], [rounds[n] for n in shared], "rounds"), doubt
     )
     interval = _interval(found, error_rate * (1 - LOOKS_SHARE))
     unchosen, others = first.unchosen or rounds, second.unchosen or others
     value = math.exp(fmean(unchosen[n] - others[n] for n in unchosen.keys() & others.keys()))
-    value = min(max(value, interval.low), interval.high) if interval else value
-    return Ratio(value, interval, len(shared), is_fair)
+    return Ratio(min(max(value, interval.low), interval.high), interval, len(shared), is_fair)
 
 
 def ratio_once(
@@ -224,15 +226,22 @@ def ratio_once(
     second: Estimate,
     error_rate: float = ERROR_RATE,
     doubt: float = 0.0,
-    is_fair: bool = True,
+    sessions: Noise = SESSIONS,
 ) -> Ratio:
-    """Compare two figures that were each measured once, at different times."""
-    found = add_doubt(difference([second], [first]), doubt)
-    return Ratio(found.ratio, _interval(found, error_rate), 0, is_fair)
+    """Compare two figures that were each measured once, at different times.
+
+    A single run is taken to differ by `RUNS`.
+    """
+    known = [
+        one._replace(variance=RUNS.variance, runs=round(RUNS.freedom)) if math.isnan(one.variance) else one
+        for one in (second, first)
+    ]
+    found = add_doubt(difference(known[:1], known[1:], sessions=sessions), doubt)
+    return Ratio(found.ratio, _interval(found, error_rate))
 
 
-def _interval(found: Difference, error_rate: float) -> Interval | None:
-    return Interval(*found.interval(error_rate)) if found.is_judged else None
+def _interval(found: Difference, error_rate: float) -> Interval:
+    return Interval(*found.interval(error_rate))
 
 
 def recall_doubt(first: Standing, second: Standing) -> float:

@@ -6,21 +6,19 @@ Everything is done with logarithms: a difference is a ratio, and noise is a shar
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from statistics import fmean, variance
 from typing import NamedTuple
 
 from .distributions import student_quantile, student_two_sided
+from .intervals import independent_count
 
 ERROR_RATE = 0.05
 LOOKS_SHARE = 0.2  # of the error rate, which the looks at a race have: what is said in the end has the rest
 POWER = 0.8  # the chance to see the difference that is said to be visible
-RESTARTED = 0.03  # standard deviation that another start, build and hour add, where nothing states it
 
 WIDEST = 50.0  # half of an interval of a ratio's logarithm: nothing is known
 PIECES = 20  # of a time, that the interval of a rate is of
 MANY = 1e6  # degrees of freedom, of what is as good as known
-FEWEST_FOR_LAG = 8  # pairs, from which on their autocorrelation can be estimated at all
 
 HIGHER, LOWER, ALIKE, NOISY, UNJUDGED = "higher", "lower", "no difference", "too noisy", "not judged"
 
@@ -47,6 +45,12 @@ class Noise(NamedTuple):
 
     variance: float
     freedom: float
+
+
+# What another start of the server and another hour change, where nothing shows it: repetitions on a shared
+# machine differ by 16% (docs/comparing.md).
+SESSIONS = Noise(0.16**2, MANY)
+RUNS = Noise(0.09**2, MANY)  # of one measurement there, for a single one
 
 
 @dataclass(frozen=True)
@@ -115,14 +119,16 @@ class Difference:
         return ALIKE if self.visible(error_rate) <= worth else NOISY
 
 
-def difference(a: Sequence[Estimate], b: Sequence[Estimate], noise: Noise | None = None) -> Difference:
+def difference(
+    a: Sequence[Estimate], b: Sequence[Estimate], noise: Noise | None = None, sessions: Noise = SESSIONS
+) -> Difference:
     """Compare two sides, each of one measurement or of several that are repetitions.
 
     - Both have repetitions: Welch's test (1947), by the spread of each.
     - One has: the spread of that one, for both sides alike (Student's).
     - `noise`, from other repetitions, is pooled with what spread there is.
-    - None of it: a measurement as a whole is assumed to repeat no better than a single one of its runs, with
-      the deviation `RESTARTED` added.
+    - None of it: a measurement as a whole is assumed to repeat no better than a single one of its runs, and
+      to differ as `sessions` do.
     """
     sides = [[math.log(estimate.value) for estimate in side] for side in (a, b)]
     counts = (len(a), len(b))
@@ -133,8 +139,8 @@ def difference(a: Sequence[Estimate], b: Sequence[Estimate], noise: Noise | None
     if noise is None and not own:
         if math.isnan(a[0].variance) or math.isnan(b[0].variance):
             return plain
-        parts = [side[0].variance + RESTARTED**2 for side in (a, b)]
-        return _welch(plain, parts, [a[0].runs - 1, b[0].runs - 1], "runs")
+        parts = [a[0].variance, b[0].variance, 2 * sessions.variance]
+        return _welch(plain, parts, [a[0].runs - 1, b[0].runs - 1, sessions.freedom], "runs")
     if noise is not None or 1 in counts:
         other = noise or Noise(0.0, 0.0)
         freedom = own + other.freedom
@@ -157,22 +163,14 @@ def paired_difference(a: Sequence[Estimate], b: Sequence[Estimate]) -> Differenc
 def difference_of_pairs(a: Sequence[float], b: Sequence[float], by: str) -> Difference:
     """Compare logarithms that were measured next to each other, in the order of time.
 
-    What is left of a drift makes neighbouring differences alike, so that they say less than as many that are
-    independent: n of them count for n (1 - r) / (1 + r), with r their autocorrelation at lag 1, as far as it
-    is above 0. Its estimate from n values lies 1 / n too low.
+    What is left of a drift makes neighbouring differences alike.
     """
     plain = Difference(math.exp(fmean(a)), math.exp(fmean(b)), (len(a), len(b)))
     shifts = [y - x for x, y in zip(a, b, strict=True)]
-    n = len(shifts)
-    if n < 2:
+    if len(shifts) < 2:
         return plain
-    mean, spread = fmean(shifts), variance(shifts)
-    worth = float(n)
-    if n >= FEWEST_FOR_LAG and spread:
-        products = math.fsum((x - mean) * (y - mean) for x, y in pairwise(shifts))
-        lag = min(max(products / (spread * (n - 1)) + 1 / n, 0.0), 0.9)
-        worth = max(n * (1 - lag) / (1 + lag), 2.0)
-    return replace(plain, error=math.sqrt(spread / worth), freedom=worth - 1, by=by)
+    worth = independent_count(shifts)
+    return replace(plain, error=math.sqrt(variance(shifts) / worth), freedom=worth - 1, by=by)
 
 
 def add_doubt(found: Difference, deviation: float) -> Difference:

@@ -46,8 +46,11 @@ def student_two_sided(t: float, freedom: float) -> float:
 def student_quantile(share: float, freedom: float) -> float:
     """Return the value of Student's t that a share, between 0.5 and 1, of all values do not exceed.
 
-    `freedom` may be a fraction.
+    `freedom` may be a fraction; large ones take the expansion of Abramowitz and Stegun, 26.7.5.
     """
+    if freedom >= _NORMAL_FROM:
+        z = NormalDist().inv_cdf(share)
+        return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
     low, high = 0.0, 1.0
     while 1 - student_two_sided(high, freedom) / 2 < share:
         low, high = high, 2 * high

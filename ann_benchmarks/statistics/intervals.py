@@ -3,6 +3,8 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import pairwise
+from statistics import fmean, variance
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +15,7 @@ from .distributions import incomplete_beta, student_quantile
 
 CONFIDENCE = 0.95
 ONE_IN = 20  # queries: 5%
+FEWEST_FOR_LAG = 8  # values, from which on their autocorrelation can be estimated at all
 FEWEST_RUNS = 3  # of two, Student's interval is 12.7 standard errors wide either way: it says nothing
 NORMAL = 1.959964  # its two-sided quantile of the normal distribution
 _PIECES = 20  # of a run, whose means show its noise: neighbouring queries are not independent
@@ -99,13 +102,28 @@ def _ends(queries: int) -> tuple[int, int]:
     return first(1 - rest - _ROUNDING) - 1, first(rest)
 
 
-def mean_interval(values: Sequence[float]) -> Interval:
-    """Student's interval of the mean of independent values, none negative, as the throughput of each run."""
+def independent_count(values: Sequence[float]) -> float:
+    """Return for how many independent values these count, in the order of time: two at least.
+
+    A drift makes neighbours alike: n count for n (1 - r) / (1 + r), with r their autocorrelation at lag 1, as
+    far as it is above 0. Its estimate from n values lies 1 / n too low; few values show none.
+    """
+    n = len(values)
+    if n < FEWEST_FOR_LAG or not (spread := variance(values)):
+        return float(n)
+    mean = fmean(values)
+    products = math.fsum((x - mean) * (y - mean) for x, y in pairwise(values))
+    lag = min(max(products / (spread * (n - 1)) + 1 / n, 0.0), 0.9)
+    return max(n * (1 - lag) / (1 + lag), 2.0)
+
+
+def mean_interval(values: Sequence[float], are_independent: bool = False) -> Interval:
+    """Student's interval of the mean of values in the order of time, none negative, as of throughputs."""
     n = len(values)
     if n < 2:
         return Interval(math.nan, math.nan)
-    mean = float(np.mean(values))
-    half = student_quantile((1 + CONFIDENCE) / 2, n - 1) * float(np.std(values, ddof=1)) / math.sqrt(n)
+    mean, worth = fmean(values), float(n) if are_independent else independent_count(values)
+    half = student_quantile((1 + CONFIDENCE) / 2, worth - 1) * math.sqrt(variance(values) / worth)
     return Interval(max(mean - half, 0.0), mean + half)
 
 

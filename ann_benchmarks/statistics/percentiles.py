@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .distributions import beta_quantile, student_quantile
-from .intervals import CONFIDENCE, FEWEST_RUNS, NORMAL, Interval
+from .intervals import CONFIDENCE, FEWEST_RUNS, NORMAL, Interval, independent_count
 
 PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9}
 QUERIES = "latency_queries"  # the attribute with the number of latencies that the percentiles are of
@@ -97,7 +97,7 @@ def stored_percentiles(
     in_tail = [run > tail for run in runs]
     tail_size = effective_size(in_tail)
     # Few runs are alike by chance, too, and where that decides, intervals of what is rare are too narrow.
-    surely = min(tail_size, certain_size(size_by_runs(in_tail), len(runs) - 1)) if len(runs) > 1 else 0.0
+    surely = min(tail_size, certain_size_by_runs(in_tail)) if len(runs) > 1 else 0.0
     facts: dict[str, float | list[float]] = {
         QUERIES: len(every),
         EFFECTIVE_SIZE: tail_size,
@@ -127,8 +127,8 @@ def percentile_interval(
     """
     value = float(np.percentile(every, percent))
     beyond = [run > value for run in runs]
-    by_runs = certain_size(size_by_runs(beyond), len(runs) - 1)
-    independent = min(effective_size(beyond), by_runs, tail_size if percent > TAIL else math.inf)
+    most = tail_size if percent > TAIL else math.inf
+    independent = min(effective_size(beyond), certain_size_by_runs(beyond), most)
     rest = 1 - percent / 100
     few, many = (beta_quantile(end, rest * independent, (1 - rest) * independent) for end in _ENDS)
     last = len(every) - 1
@@ -147,13 +147,27 @@ def effective_size(beyond: Sequence[np.ndarray]) -> float:
 
 
 def size_by_runs(beyond: Sequence[np.ndarray]) -> float:
-    """Return what they are worth by how the share varies from run to run, which tells everything."""
+    """Return what they are worth by how the share varies from run to run, which tells everything.
+
+    Runs that resemble the next count for fewer, as in a mean.
+    """
     sizes = np.array([len(run) for run in beyond])
     counts = np.array([np.count_nonzero(run) for run in beyond])
     n, share = int(sizes.sum()), counts.sum() / sizes.sum()
     deviations = counts - sizes * share
     variance = len(beyond) / (len(beyond) - 1) * float((deviations**2).sum()) / n**2
+    variance *= len(beyond) / independent_runs(beyond)
     return min(float(n), share * (1 - share) / variance) if variance else float(n)
+
+
+def independent_runs(beyond: Sequence[np.ndarray]) -> float:
+    """Return for how many independent runs these count, by their shares."""
+    return independent_count([float(run.mean()) for run in beyond])
+
+
+def certain_size_by_runs(beyond: Sequence[np.ndarray]) -> float:
+    """Return that size as far as so many runs show it."""
+    return certain_size(size_by_runs(beyond), independent_runs(beyond) - 1)
 
 
 def size_by_blocks(beyond: Sequence[np.ndarray]) -> float:
@@ -186,7 +200,7 @@ def _means(run: np.ndarray) -> np.ndarray:
     return np.add.reduceat(run.astype(float), ends[:-1]) / np.diff(ends)
 
 
-def certain_size(size: float, freedom: int) -> float:
+def certain_size(size: float, freedom: float) -> float:
     """Return by how many independent queries an interval is as wide as by those of an uncertain number."""
     return size * (NORMAL / student_quantile((1 + CONFIDENCE) / 2, freedom)) ** 2
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean, variance
 
-from .differences import RESTARTED, Estimate
+from .differences import SESSIONS, Estimate
 from .intervals import NORMAL, Interval
 
 SLOPE, STEEPEST, SHALLOWEST = -0.7, -2.0, -0.3
@@ -223,7 +223,7 @@ def _noise(first: Speed, second: Speed, mark: str) -> float:
         spread = variance(first.round_levels[number] - second.round_levels[number] for number in shared)
         return math.sqrt(spread / len(shared))
     spreads = (0.0 if math.isnan(one.spread) else one.spread for one in (first, second))
-    return math.sqrt(math.fsum(spreads) + 2 * RESTARTED**2)
+    return math.sqrt(math.fsum(spreads) + 2 * SESSIONS.variance)
 
 
 def _part_shifts(weighted: Sequence[tuple[Speed, float]], slope: float) -> list[float]:

@@ -13,7 +13,7 @@ from ann_benchmarks.statistics.speeds import Speed
 
 from .contenders import build_seconds
 from .memory import MemoryNeed
-from .parts import certainty_of_all, first_names, lead_text, listed, qps_text
+from .parts import first_names, lead_text, listed, qps_text
 
 MOST_DISTURBED = 0.5  # of the runs, beyond which no index is named
 NOTABLE = 1.2  # times as much, from which on a cost decides between indexes that are equally fast
@@ -126,7 +126,7 @@ def ranking(comparison: Comparison, error_rate: float) -> str:
     behind = lead_text(apart)
     if any(not found.is_sure for found in apart.values()):
         doubts = [describe_measuring(fastest[name], fastest[other]) for other in apart]
-        behind += f", {certainty_of_all(apart.values(), doubts)}"
+        behind += f", {listed(list(dict.fromkeys(doubts)))}"
     filter = comparison.runs[0].series.filter
     who = f"with {comparison.client_text}" + (f" under the filter {filter}" if filter else "")
     if not alike:

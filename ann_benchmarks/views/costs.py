@@ -5,12 +5,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ann_benchmarks.common.numbers import counted, three_digits
-from ann_benchmarks.pricing.costs import CostRequest, Kept, ServerCost, ServiceTarget, is_plain, server_costs
+from ann_benchmarks.pricing.costs import (
+    CostRequest,
+    ServerCost,
+    ServiceTarget,
+    is_plain,
+    server_costs,
+    study_doubts,
+)
 from ann_benchmarks.pricing.prices import LOCAL, PriceList, Quote
 from ann_benchmarks.pricing.servers import STORAGE_MARGIN, capacity_text
 from ann_benchmarks.results.at_recall import LOWER_BOUND
 from ann_benchmarks.results.runs import Run, interval
+from ann_benchmarks.results.sessions import session_text
 from ann_benchmarks.statistics.intervals import Interval, interval_text
+from ann_benchmarks.statistics.judging import Doubts, Judgement
 
 from .parts import Statement, listed
 
@@ -31,6 +40,7 @@ class CostAnswer:
     prices: PriceList
     costs: Sequence[ServerCost]
     others: int  # results that are not priced, because something else is special about them
+    doubts: Doubts
 
     @property
     def title(self) -> str:
@@ -61,18 +71,20 @@ def cost_answers(runs: Iterable[Run], target: float, request: CostRequest) -> li
     for run in runs:
         places.setdefault((run.dataset, run.count, run.series.filter), []).append(run)
     aim, prices = request.target(target), request.prices
-    return [
-        CostAnswer(
-            *place, aim, prices, server_costs(here, aim, prices), sum(not is_plain(run) for run in here)
-        )
-        for place, here in sorted(places.items())
-    ]
+    found = []
+    for place, here in sorted(places.items()):
+        plain = list(filter(is_plain, here))
+        doubts = study_doubts(plain)
+        costs = server_costs(plain, aim, prices, doubts)
+        others = len(here) - len(plain)
+        found.append(CostAnswer(*place, aim, prices, costs, others, doubts.shared(len(costs))))
+    return found
 
 
 def cheapest(answer: CostAnswer) -> str:
     """Name the cheapest server that keeps the objective, and how sure that is."""
     priced = [cost for cost in answer.costs if cost.quote]
-    sure, unsure = ([one for one in priced if one.kept == kept] for kept in (Kept.YES, Kept.UNSURE))
+    sure, unsure = ([one for one in priced if one.kept == kept] for kept in (Judgement.YES, Judgement.UNSURE))
     objective = f"the objective ({answer.target})"
     if not sure and not unsure:
         return nothing_kept(answer, objective)
@@ -82,10 +94,16 @@ def cheapest(answer: CostAnswer) -> str:
     lead = f"The cheapest {kind} that keeps {objective} is" if sure else lead
     sentences = [f"{lead} {offer(found, answer.prices)}.", f"There {pace(found, answer.percentile)}."]
     if not sure:
-        sentences.append(f"In doubt: {found.reason}. Three runs (run.py --runs 3) give the intervals.")
+        is_single = not found.rate_interval and not found.is_given
+        sentences.append(f"In doubt: {found.reason}.")
+        sentences += ["Three runs (run.py --runs 3) give the intervals."] if is_single else []
     elif cheaper := [cost for cost in unsure if cost.price < found.price]:
         names = [f"{cost.place}, {answer.prices.money(cost.price)} ({cost.reason})" for cost in cheaper]
         sentences.append(f"Cheaper, but noise hides whether it is kept: {some(names)}.")
+    if not answer.target.is_recall_alone:
+        together = len(answer.costs)
+        rows = f", and {counted(together, 'row')} are judged together" if together > 1 else ""
+        sentences.append(f"{session_text(answer.doubts.sessions).capitalize()}{rows}.")
     if answer.target.latency is not None and not found.is_given:
         sentences.append(
             "Its latencies are those of clients that wait for each answer before they send the next query."
@@ -99,7 +117,7 @@ def cheapest(answer: CostAnswer) -> str:
         )
     if not any(cost.server.is_simulated for cost in answer.costs):
         sentences.append(f"No simulated server was measured: {HOW_SWEPT}.")
-    elif all(cost.kept > Kept.NO for cost in answer.costs) and may_be_smaller(answer, found):
+    elif all(cost.kept > Judgement.NO for cost in answer.costs) and may_be_smaller(answer, found):
         sentences.append("No server that was measured misses the objective: a smaller one may be cheaper.")
     return " ".join(sentences)
 
@@ -115,7 +133,7 @@ def nothing_kept(answer: CostAnswer, objective: str) -> str:
     """Say that no server is known to keep the objective at a price."""
     if not answer.costs:
         return f"No result can be priced: each is {NOT_PLAIN}."
-    if any(cost.kept > Kept.NO for cost in answer.costs):
+    if any(cost.kept > Judgement.NO for cost in answer.costs):
         return f"No server that keeps {objective} has a price."
     best: dict[str, ServerCost] = {}
     for cost in sorted(answer.costs, key=lambda cost: -cost.rate):
@@ -133,13 +151,13 @@ def name_cheapest(answer: CostAnswer) -> str:
         return ""
     texts = []
     for name, costs in groups.items():
-        own = [cost for cost in costs if cost.quote and cost.kept > Kept.NO]
+        own = [cost for cost in costs if cost.quote and cost.kept > Judgement.NO]
         if not own:
-            is_kept = any(cost.kept > Kept.NO for cost in costs)
+            is_kept = any(cost.kept > Judgement.NO for cost in costs)
             texts.append(f"{name} {'has no price' if is_kept else 'keeps it on no server'}")
             continue
         found = min(own, key=lambda cost: -cost.kept)  # of equals the first, the cheapest
-        doubt = f", not sure: {found.reason}" if found.kept == Kept.UNSURE else ""
+        doubt = f", not sure: {found.reason}" if found.kept == Judgement.UNSURE else ""
         has = capacity_text(found.server)
         alike = [cost.server for cost in own if cost.kept == found.kept and cost.price == found.price]
         least = min(alike, key=lambda server: (server.memory or 0, server.cpus or 0))
@@ -151,7 +169,7 @@ def name_cheapest(answer: CostAnswer) -> str:
 
 def most_queries(answer: CostAnswer) -> str:
     """Say which server answers the most queries for the money, where noise does not hide it."""
-    priced = [cost for cost in answer.costs if cost.kept > Kept.NO and cost.quote and not cost.is_given]
+    priced = [cost for cost in answer.costs if cost.kept > Judgement.NO and cost.quote and not cost.is_given]
     known = [
         (cost, value, bounds)
         for cost in priced
@@ -159,16 +177,18 @@ def most_queries(answer: CostAnswer) -> str:
         and (bounds := cost.queries_interval(answer.prices)) is not None
     ]
     known.sort(key=lambda one: -one[1])
-    sentences = []
+    sentences, sessions = [], session_text(answer.doubts.sessions)
     if known:
         (best, value, bounds), *rest = known
+        least = answer.doubts.interval(value, bounds).low
         sentences.append(
             f"{best.place} answers {queries_text(value, bounds)} queries for one {answer.prices.currency}, if"
             " it is busy all month."
         )
-        if alike := [cost.place for cost, _, other in rest if other.high >= bounds.low]:
-            overlap = "Their intervals overlap with this one, so that they are not ranked"
-            sentences.append(f"{overlap}: {some(alike)}.")
+        if alike := [
+            cost.place for cost, own, other in rest if answer.doubts.interval(own, other).high >= least
+        ]:
+            sentences.append(f"Noise hides whether these answer more, as {sessions}: {some(alike)}.")
         elif rest:
             sentences.append(f"Next is {rest[0][0].place}, with {queries_text(rest[0][1])}.")
     if single := len(priced) - len(known):

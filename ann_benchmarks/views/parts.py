@@ -1,18 +1,20 @@
 """What views are made of: tables and sentences, in Markdown too, and how ratios are written."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ann_benchmarks.common.numbers import UNKNOWN, figure_text, three_digits
 from ann_benchmarks.results.at_recall import LOWER_BOUND, AtRecall, describe_measuring
 from ann_benchmarks.results.runs import Run
+from ann_benchmarks.results.sessions import session_text
 from ann_benchmarks.statistics.contests import Ratio
+from ann_benchmarks.statistics.differences import SESSIONS
 from ann_benchmarks.statistics.intervals import interval_text
 
 SPECIAL = re.compile(r"[\\`*\[\]<>|~$&]|(?<![^\W_])_|_(?![^\W_])")  # a _ within a word is plain
 MOST_NAMED = 4  # contenders that a sentence names before it counts the others
-CHANGES_MORE = "which changes more than these intervals show"
+CHANGES_MORE = f"and {session_text(SESSIONS)}"
 
 
 @dataclass(frozen=True)
@@ -67,12 +69,6 @@ def one_line(text: str) -> str:
     return " ".join(text.split("\n")).replace("\r", " ")
 
 
-def certainty_of_all(ratios: Iterable[Ratio], doubts: Iterable[str]) -> str:
-    """Say why ratios are not sure."""
-    single = any(found.interval is None for found in ratios)
-    return f"{'single runs, ' * single}{listed(list(dict.fromkeys(doubts)))}"
-
-
 def listed(texts: Sequence[str]) -> str:
     """Join texts as in a sentence."""
     return " and ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
@@ -117,7 +113,7 @@ def speedup_text(found: Ratio, is_bound: bool, is_of_bound: bool) -> str:
 
 def notes_on(ratios: Mapping[int, Ratio], runs: Sequence[Run], base: Run) -> Iterator[str]:
     """Say how sure ratios of throughputs to the base are; their keys are the places of results."""
-    if any(found.interval for found in ratios.values()):
+    if ratios:
         yield "The intervals of QPS speedups hold for all rows together; one that contains 1 is noise."
     once = [describe_measuring(base, runs[place]) for place, found in ratios.items() if not found.rounds]
     for how in dict.fromkeys(once):
