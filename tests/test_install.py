@@ -179,6 +179,24 @@ def test_zst_without_the_program_for_it(tmp_path: Path, monkeypatch: pytest.Monk
         read_release(archive, "thing")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has another account")
+def test_zst_is_unpacked_without_the_rights_of_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor can that account open the archive, whose folder is closed to it, or see a secret."""
+    program = shutil.which("dpkg-deb")
+    if not (shutil.which("zstd") and program):
+        pytest.skip("zstd or dpkg-deb is missing")
+    archive = packed(tmp_path / "x.deb.zst", thing())
+    tmp_path.chmod(0o700)
+    with temporary_folder() as folder:
+        stand_in = folder / "dpkg-deb"
+        test = f'[ "$(id -u)" != 0 ] && [ -z "$REGISTRY_TOKEN" ] && [ ! -e {archive} ]'
+        stand_in.write_text(f'#!/bin/sh\n{test} && exec {program} "$@"\n')
+        stand_in.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        monkeypatch.setenv("REGISTRY_TOKEN", "precious")
+        assert read_release(archive, "thing").version == "1.2.0"
+
+
 def test_library_has_the_name_that_the_control_file_gives(tmp_path: Path, installation: Installation) -> None:
     control = b"default_version = '1.2.0'\nmodule_pathname = '$libdir/thing-core'\n"
     files = thing(control=control, library=None) | {"pkglibdir/thing-core.so": some_library()}
