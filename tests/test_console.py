@@ -76,11 +76,12 @@ def test_the_worst_is_not_always_the_largest(capsys):
 
 
 def test_the_time_left_is_the_least_of_what_ends_a_race():
-    assert time_left(Rounds(until=0.05), 3, 30.0, None) == ""
+    assert time_left(Rounds(budget=60.0), 3, 30.0, None) == ""
+    assert time_left(Rounds(until=0.05), 3, 30.0, None, 9) == ", about 60 s left"
     assert time_left(Rounds(number=10), 4, 20.0, None) == ", 30 s left"
     assert time_left(Rounds(number=10, budget=900.0), 4, 200.0, 250.0) == ", 4:10 min left"
-    assert time_left(Rounds(until=0.05, budget=60.0), 4, 80.0, -20.0) == ", at most 0 s left"
-    assert time_left(Rounds(until=0.05, budget=60.0), 3, 60.0, -20.0) == ", at most 20 s left"  # of a fourth
+    assert time_left(Rounds(until=0.05, budget=60.0), 4, 80.0, -20.0) == ", about 0 s left"
+    assert time_left(Rounds(until=0.05, budget=60.0), 3, 60.0, -20.0) == ", about 20 s left"  # of a fourth
 
 
 def test_without_a_terminal_a_race_says_little(capsys, monkeypatch):
@@ -89,7 +90,7 @@ def test_without_a_terminal_a_race_says_little(capsys, monkeypatch):
     with RoundsProgress(Rounds(number=10), None, True) as progress:
         for number, running in enumerate((5, 5, 3, 3), 1):
             progress.turn(number, running)
-            progress.end_round(number, running)
+            progress.end_round(number, running, 10)
     assert capsys.readouterr() == ("round 1, 5 contenders, 36 s left\nround 4, 3 contenders, 22 s left\n", "")
 
 

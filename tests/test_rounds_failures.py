@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from ann_benchmarks.common.command import Ended
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs import plan
 from ann_benchmarks.jobs.job import Job, Procedure
-from ann_benchmarks.jobs.rounds import Rounds
+from ann_benchmarks.jobs.rounds import Race, Rounds
 from ann_benchmarks.measure.rounds import is_of_others
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
+from ann_benchmarks.run import rounds
 
 from .programs import until
 from .test_rounds import ANSWER, TURNS, TWO_POINTS, stored
@@ -69,6 +71,44 @@ def test_plugins_that_cannot_rest_are_refused_before_anything_is_built(workspace
     assert alone.returncode == 0  # for which none has to rest
 
 
+def test_what_a_server_lacks_is_said_before_anything_is_built_and_the_others_race(workspace) -> None:
+    lacks = "@classmethod\ndef check_server(cls):\n    error = RuntimeError('it lacks some')\n"
+    body = f"{ANSWER}{lacks}    error.is_unavailable = True\n    raise error\ndef fit(self, X): 1 / 0\n"
+    workspace.add_plugin("a", body, {"args": [[1, 2]]})
+    workspace.add_plugin("b", ANSWER)
+    done = workspace.run("--rounds", "4")
+    assert done.returncode == 0
+    assert done.stderr == "warning: algorithm 'a' is skipped: it lacks some\n"
+    assert [name.partition("/")[0] for name in stored()] == ["b"]
+    named = workspace.run("--rounds", "4", "--algorithm", "a", "b", "--force")
+    assert named.returncode == 1 and "algorithm 'a' cannot run here: it lacks some" in named.stderr
+
+
+def test_an_interrupted_race_goes_on_with_its_rounds(workspace, monkeypatch) -> None:
+    monkeypatch.setattr(rounds, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(rounds, "KEEP_SHARE", 1e9)
+    end_round = Race.end_round
+
+    def cut(race: Race) -> bool:
+        if race.done == 3:
+            raise Ended(signal.SIGINT)
+        return end_round(race)
+
+    workspace.add_plugin("a", f"has_found_index = True\n{TURNS}", TWO_POINTS)
+    with monkeypatch.context() as cutting:
+        cutting.setattr(Race, "end_round", cut)
+        said = workspace.run("--rounds", "6").stderr
+    assert said.startswith("interrupted; 3 rounds kept, with which the same command goes on")
+    first = stored()
+    assert "3 rounds of the interrupted race are kept" in workspace.run("--rounds", "6").stdout
+    for name, attrs in stored().items():
+        assert attrs["run_rounds"] == [1, 2, 3, 4, 5, 6] and attrs["rounds"] == first[name]["rounds"]
+        assert attrs["run_seconds"][:3] == first[name]["run_seconds"]
+        assert len(attrs["rounds_chain"].split()) == len(attrs["rounds_turns"]) == 6
+    assert not list(Path("results").rglob("*.turns"))
+    assert "nothing to do" in workspace.run("--rounds", "6").stdout
+
+
 def test_an_interrupted_race_ends_with_a_line_and_begins_anew(workspace) -> None:
     workspace.add_plugin("a", TURNS, TWO_POINTS)
     process = workspace.start("--rounds", "200")
@@ -76,7 +116,7 @@ def test_an_interrupted_race_ends_with_a_line_and_begins_anew(workspace) -> None
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert said == "interrupted; a race has no second half, the same command begins it anew\n"
+    assert said == "interrupted; no round is kept yet, the same command begins anew\n"
     assert "2 points" in workspace.run("--rounds", "4").stdout
 
 

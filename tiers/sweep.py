@@ -1,6 +1,5 @@
 """Sweeps: every tier brought about in its turn, on servers of this machine or in containers."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -14,11 +13,10 @@ from ann_benchmarks.common.numbers import MB, counted, size_text
 from ann_benchmarks.common.text import say, warn
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.definitions.servers import ONE_SERVER, Servers
-from ann_benchmarks.jobs.events import Event, PointDone, PointFailed, WorkloadDone
+from ann_benchmarks.jobs.events import Event
 from ann_benchmarks.jobs.job import Job, JobRequest
 from ann_benchmarks.measure.rounds import Enter
 from ann_benchmarks.run.console import Console
-from ann_benchmarks.run.outcomes import JobOutcome
 from ann_benchmarks.run.process import ProcessWorker
 from ann_benchmarks.run.simulation import Terms
 from ann_benchmarks.run.worker import NoWorker, Worker
@@ -38,13 +36,10 @@ class SweepConsole(Console):
 
     def __init__(self, jobs: Sequence[Job], trouble: Callable[[], str | None]) -> None:
         """Take all jobs, and show the order of their tiers; `trouble` returns what is wrong with one."""
-        super().__init__()
+        super().__init__(jobs)
         self._trouble = trouble
         self._said: str | None = None
         self._tiers = list(dict.fromkeys(str(job.procedure.conditions) for job in jobs))
-        self._points = sum(len(job.points) for job in jobs)
-        self._done = 0
-        self._begun = time.monotonic()
         self._current: str | None = None
         say(f"{counted(len(self._tiers), 'tier')}, in this order: {', '.join(self._tiers)}")
 
@@ -52,29 +47,19 @@ class SweepConsole(Console):
         """Say that a definition is begun, and a tier if it is another one."""
         tier = str(job.procedure.conditions)
         if tier != self._current:
-            self._current, left = tier, ""
-            if self._done:  # an estimate by the mean of the points that are done, starts of servers included
-                seconds = (time.monotonic() - self._begun) / self._done * (self._points - self._done)
-                left = (
-                    ", about " + (f"{seconds / 60:.0f} min" if seconds > 90 else f"{seconds:.0f} s") + " left"
-                )
+            self._current = tier
             place = f"tier {self._tiers.index(tier) + 1} of {len(self._tiers)}"
-            say(f"{place}: {tier} ({self._done} of {counted(self._points, 'point')} done{left})")
+            done = f" ({self._done} of {counted(self._points, 'point')} done{self.left()})"
+            say(f"{place}: {tier}{done if self._points else ''}")
         super().started(job)
 
     def event(self, job: Job, event: Event) -> None:
         """Show an event of a worker."""
-        self._done += isinstance(event, PointDone | WorkloadDone | PointFailed)
         trouble = self._trouble()
         if trouble is not None and trouble != self._said:
             warn(trouble)
         self._said = trouble
         super().event(job, event)
-
-    def failed(self, outcome: JobOutcome) -> None:
-        """Say that a definition has failed; its other points will not be measured."""
-        self._done += len(outcome.job.points) - outcome.done - outcome.failed_points
-        super().failed(outcome)
 
 
 class Sweep:

@@ -36,8 +36,6 @@ def naming(server: str) -> Iterator[None]:
     except FolderInUseError:
         raise  # it names the folder, and ends the run
     except PostgresError as error:
-        if type(error) is not PostgresError:
-            raise  # one that says that the plug-in is left out
-        raise PostgresError(f"{server}: {error}") from None
+        raise type(error)(f"{server}: {error}") from None
     except psycopg.OperationalError as error:
         raise PostgresError(f"{server}: {' '.join(str(error).split())}") from None

@@ -269,6 +269,11 @@ class PostgresANN(InstallableExtension, QueriedTable):
         return self._indexed.resume()
 
     @classmethod
+    def check_server(cls) -> None:
+        """Raise PostgresError where the server cannot be used, or lacks what the plug-in needs."""
+        cls.required_extension().check()
+
+    @classmethod
     def check_turns(cls) -> None:
         """Raise PostgresError where the indexes of a table cannot take turns: an account has to park them."""
         check_parking()

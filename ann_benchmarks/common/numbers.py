@@ -54,6 +54,15 @@ def percent_text(share: float) -> str:
     return f"{plain_number(float(f'{100 * share:.2g}'))}%"
 
 
+def duration_text(seconds: float) -> str:
+    """Write a time that lies ahead: in s up to 100 of them, then in minutes, then in hours."""
+    whole = round(seconds)
+    if whole < 100:
+        return f"{whole} s"
+    minutes, unit = (whole // 60, "h") if whole >= 6000 else (whole, "min")
+    return f"{minutes // 60}:{minutes % 60:02} {unit}"
+
+
 def size_text(size: float | None, unit: int = 1) -> str:
     """Write a number of units of bytes with three digits, as GB from one on (2^30 bytes); 0 is unknown."""
     if not size or not math.isfinite(size):

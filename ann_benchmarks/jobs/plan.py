@@ -75,7 +75,8 @@ def make_plan(
             points.append(query_arguments)
         if points:
             race = _race_of(job, facts, environments) if starts_anew and whole == len(job.points) else ""
-            jobs.append(replace(job, points=points, finished=finished, race=race))
+            cut = _race_of(job, facts, environments, is_cut=True) if starts_anew else ""
+            jobs.append(replace(job, points=points, finished=finished, race=race, cut=cut))
         finished_in_all += finished
     return Plan(jobs, finished_in_all, warnings)
 
@@ -104,24 +105,30 @@ def _are_anew(located: Sequence[_Located]) -> list[bool]:
     return anew
 
 
-def _race_of(job: Job, facts: Facts, environments: Environments) -> str:
-    """Return the mark of the rounds that all points of a job were measured in, "" without such rounds."""
+def _race_of(job: Job, facts: Facts, environments: Environments, is_cut: bool = False) -> str:
+    """Return the mark of the rounds that all points of a job were measured in, "" without such rounds.
+
+    With `is_cut`, these are rounds that were interrupted.
+    """
     marks = {
-        mark_of_rounds(path, job.procedure)
+        mark_of_rounds(path, job.procedure, is_cut)
         for arguments in job.points
         for path in _results(job, arguments, facts, environments) or [job.path(arguments)]
     }
     return marks.pop() or "" if len(marks) == 1 else ""
 
 
-def mark_of_rounds(path: Path, procedure: Procedure) -> str | None:
-    """Return the mark of the rounds that a finished point was measured in, None where there were none."""
+def mark_of_rounds(path: Path, procedure: Procedure, is_cut: bool = False) -> str | None:
+    """Return the mark of the rounds that a point was measured in, None where there were none.
+
+    They have their end or, with `is_cut`, were interrupted.
+    """
     try:
         attrs = read_attributes(path)
     except UserError:
         return None
-    is_whole = attrs.get("rounds_requested") == str(procedure.rounds) and "rounds_ended" in attrs
-    return str(attrs.get("rounds")) if is_whole else None
+    is_such = attrs.get("rounds_requested") == str(procedure.rounds) and ("rounds_ended" in attrs) != is_cut
+    return str(attrs.get("rounds")) if is_such else None
 
 
 def unfinished(path: Path, procedure: Procedure, truth: str) -> str | None:

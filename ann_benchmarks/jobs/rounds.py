@@ -5,7 +5,7 @@ in the same rounds, so that a machine whose speed drifts cancels out.
 """
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -98,10 +98,21 @@ class Race:
         self.done = 0
         self._logs: dict[Contender, dict[int, float]] = {contender: {} for contender in contenders}
         self._looks, self._next_look = 0, FEWEST_ROUNDS
+        self.expected = FEWEST_OF_A_WIDTH  # rounds until all is sure, by what the last look has seen
 
     def note(self, contender: Contender, number: int, seconds_per_query: float) -> None:
         """Take what a round has measured."""
         self._logs[contender][number] = math.log(seconds_per_query)
+
+    def resume(self, logs: Mapping[Contender, Mapping[int, float]]) -> None:
+        """Go on with what earlier rounds have measured, in s per query; who was out of them stays out."""
+        for contender, measured in logs.items():
+            self._logs[contender] = {number: math.log(seconds) for number, seconds in measured.items()}
+        self.done = max(number for measured in logs.values() for number in measured)
+        self.out = [contender for contender in self.running if self.done not in logs[contender]]
+        self.running = [contender for contender in self.running if contender not in self.out]
+        while self.rounds.until and self._next_look <= self.done:
+            self._looks, self._next_look = self._looks + 1, math.ceil(self._next_look * STEP)
 
     def exclude(self, contender: Contender) -> None:
         """Take note that one does not reach the target recall: nobody is compared with it."""
@@ -122,6 +133,7 @@ class Race:
         if self.rounds.until is None or self.done < self._next_look:
             return False
         self._looks += 1
+        self.expected = self.done
         self._next_look = math.ceil(self.done * STEP)
         self.running = [contender for contender in self.running if contender not in self._short]
         # Over all looks, 6 / (pi * look)^2 adds up to 1, and so the error rates to LOOKS_RATE.
@@ -161,9 +173,10 @@ class Race:
     def _is_narrow(self, ratio: Difference) -> bool:
         """Whether an interval is as narrow as requested; in few rounds it may look so by chance."""
         assert self.rounds.until is not None
-        if self.done < FEWEST_OF_A_WIDTH:
-            return False
-        return ratio.interval(ERROR_RATE)[1] / ratio.ratio - 1 <= self.rounds.until
+        share = (ratio.interval(ERROR_RATE)[1] / ratio.ratio - 1) / self.rounds.until
+        needed = min(math.ceil(self.done * min(share, MOST_ROUNDS) ** 2), self.rounds.most)
+        self.expected = max(self.expected, needed, FEWEST_OF_A_WIDTH)
+        return share <= 1 and self.done >= FEWEST_OF_A_WIDTH
 
     def _alone(self, contender: Contender) -> Difference:
         logs = list(self._logs[contender].values())

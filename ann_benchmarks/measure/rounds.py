@@ -8,7 +8,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from .answers import filled
 from .job import build, open_monitor, opened
 from .points import Points
 from .storing import now
+from .turns_taken import TurnsTaken, forget
 
 MOST_REPEATS = 100  # of a job's turns that others have disturbed
 
@@ -61,21 +62,15 @@ class Keep:
     is_last: bool = True
 
 
-RoundsRequest = Enter | Turn | Keep
+@dataclass(frozen=True)
+class Resume:
+    """The request to go on with what a job's points have measured in the rounds of this mark."""
+
+    job: str
+    mark: str
 
 
-@dataclass
-class TurnsTaken:
-    """What one point has measured so far."""
-
-    started_at: str
-    runs: list[Measured] = field(default_factory=list)
-    rounds: list[int] = field(default_factory=list)
-    sent_once: list[float] = field(default_factory=list)  # shares of the queries, to fill caches; or 0
-    found_facts: dict[str, Any] = field(default_factory=dict)  # of the search for its arguments
-    plugin_facts: dict[str, Any] = field(default_factory=dict)  # of the last turn: others have theirs since
-    plan_facts: dict[str, Any] | None = None  # found once, when it is stored first
-    recording: Recording = field(default_factory=Recording)
+RoundsRequest = Enter | Turn | Keep | Resume
 
 
 class SwitchedMonitor:
@@ -152,6 +147,11 @@ class EnteredJob:
         is_short = "target_missed" in contender.found_facts
         self._report(TurnDone(turn.job, turn.point, turn.round, run.seconds_per_query, is_short))
 
+    def resume(self, mark: str) -> None:
+        """Take what every point has measured in the rounds of this mark, which were interrupted."""
+        places = range(len(self.job.points))
+        self.contenders = {place: TurnsTaken.read(self._path(place), mark) for place in places}
+
     def keep(self, facts: Mapping[str, Any], is_last: bool) -> None:
         """Store every point that has had a turn; `facts` are attributes of each.
 
@@ -181,6 +181,10 @@ class EnteredJob:
                 self._monitor.before = contender.recording
                 found, plans = contender.found_facts, contender.plan_facts
                 self.points.keep(arguments, filled(contender.runs), before, found, plans)
+                if is_last:
+                    forget(self._path(place))
+                else:
+                    contender.save(self._path(place), facts["rounds"])
 
     def found(self) -> Iterator[Mapping[str, Any]]:
         """Yield what the search for its points' arguments has found."""
@@ -241,6 +245,8 @@ class Contenders:
             alike = [entered for entered in self._jobs.values() if entered.job.series.searched == searched]
             known = [facts for entered in alike for facts in entered.found()]
             taking.take_turn(request, known)
+        elif isinstance(request, Resume):
+            self._jobs[request.job].resume(request.mark)
         else:
             self._jobs[request.job].keep(request.facts, request.is_last)
             if request.is_last:
@@ -270,11 +276,14 @@ def answered_alike(job: Job) -> str:
 
 
 def is_of_others(path: Path, facts: Mapping[str, Any]) -> bool:
-    """Whether there is a result that was not measured in the rounds of these facts."""
+    """Whether there is a result that was not measured in the rounds of these facts, nor in cut ones."""
     try:
-        return path.exists() and read_attributes(path).get("rounds") != facts.get("rounds")
+        attrs = read_attributes(path) if path.exists() else facts
     except UserError:  # it is damaged
         return False
+    return attrs.get("rounds") != facts.get("rounds") and not (
+        "rounds" in attrs and "rounds_ended" not in attrs
+    )
 
 
 def delete_partial_result(path: Path, facts: Mapping[str, Any]) -> None:
@@ -282,6 +291,7 @@ def delete_partial_result(path: Path, facts: Mapping[str, Any]) -> None:
     with suppress(UserError, OSError):  # damaged, or gone
         if read_attributes(path).get("rounds") == facts.get("rounds"):
             path.unlink()
+            forget(path)
 
 
 def smaller(run: Measured) -> Measured:

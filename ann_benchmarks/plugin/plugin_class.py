@@ -20,7 +20,14 @@ METHODS = (
     *("set_load_options", "set_build_options", "serve_only", "set_phase_listener"),
     *("watch_server", "open_monitor", "cool", "recover", "rest", "resume", "open_writable"),
     *("learns_from_rows", "installed_versions", "server_environment", "use_version", "install_version"),
-    *("simulated_server", "check_turns", "use_settings", "set_servers", "servers_environment"),
+    *(
+        "simulated_server",
+        "check_server",
+        "check_turns",
+        "use_settings",
+        "set_servers",
+        "servers_environment",
+    ),
     *("install_local", "local_target", "local_state"),
 )
 # Class attributes.
@@ -100,11 +107,12 @@ class PluginClass:
     def check(self, needs: Iterable[str]) -> None:
         """Raise UserError where it cannot have what NEEDS names; what a function constructs is not known yet.
 
-        One need is a method of its own: "turns", whether its indexes can rest and resume here.
+        Two needs are methods of their own: "server", whether its server has all that it takes, and "turns",
+        whether its indexes can rest and resume there.
         """
         for need in needs:
-            if need == "turns":
-                optional(self.constructor, "check_turns", lambda: None)()
+            if need in ("server", "turns"):
+                optional(self.constructor, f"check_{need}", lambda: None)()
             elif isinstance(self.constructor, type):
                 require(self.constructor, self.constructor.__name__, need)
 

@@ -1,10 +1,11 @@
 """What run.py shows of a run: a line for each thing that happened, and a table at the end."""
 
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from ann_benchmarks.common.numbers import KIB, UNKNOWN, counted, size_text
+from ann_benchmarks.common.numbers import KIB, UNKNOWN, counted, duration_text, size_text
 from ann_benchmarks.common.text import say, warn
 from ann_benchmarks.jobs.events import (
     BuildBegun,
@@ -25,6 +26,7 @@ from .outcomes import JobOutcome
 
 MOST_ROWS = 12  # of the table at the end
 MOST_POINTS = 40  # in a table
+TELLING_SECONDS = 30.0  # between two lines on the time that is left
 
 
 class Console:
@@ -33,8 +35,12 @@ class Console:
     What is to be known of points is said once for all of them, in the end.
     """
 
-    def __init__(self) -> None:
-        """Nothing is reported yet."""
+    def __init__(self, jobs: Sequence[Job] = ()) -> None:
+        """Take the jobs that are shown; nothing is reported yet."""
+        in_turn = any(job.procedure.rounds for job in jobs)  # a race shows the time that is left itself
+        self._points = 0 if in_turn else sum(len(job.points) for job in jobs)
+        self._done = 0
+        self._begun = self._told = time.monotonic()
         self._measured = 0
         self._dataset = ""
         self._remarks: list[tuple[str, str]] = []
@@ -46,6 +52,7 @@ class Console:
 
     def event(self, job: Job, event: Event) -> None:
         """Print what a worker reports."""
+        self._done += isinstance(event, PointDone | WorkloadDone | PointFailed)
         if isinstance(event, BuildBegun):
             say(f"{job.label()}: building")
         elif isinstance(event, Built):
@@ -59,6 +66,9 @@ class Console:
             self._measured += 1
             self._dataset = job.dataset
             say(point_text(event))
+            if (left := self.left()) and time.monotonic() > self._told + TELLING_SECONDS:
+                self._told = time.monotonic()
+                say(f"{self._done} of {counted(self._points, 'point')} done{left}")
         elif isinstance(event, PhaseDone):
             say(event.text)
         elif isinstance(event, WorkloadDone):
@@ -70,8 +80,16 @@ class Console:
         elif isinstance(event, Note):
             warn(event.text)
 
+    def left(self) -> str:
+        """Say how long the other points take if they take as long as those before, starts and builds too."""
+        more = self._points - self._done
+        if not self._done or more <= 0:
+            return ""
+        return f", about {duration_text((time.monotonic() - self._begun) / self._done * more)} left"
+
     def failed(self, outcome: JobOutcome) -> None:
-        """Say that a definition has failed, and why."""
+        """Say that a definition has failed, and why; its other points will not be measured."""
+        self._done += len(outcome.job.points) - outcome.done - outcome.failed_points
         print(f"failed: {outcome.job.definition}: {outcome.failure}", file=sys.stderr, flush=True)
 
     def ended(self) -> None:
@@ -145,7 +163,7 @@ def summary(outcomes: Sequence[JobOutcome]) -> list[str]:
         seconds = sum(outcome.seconds for outcome in group)
         build = f"{builds[-1]:.1f}" if builds else "-"
         rows.append((name, *map(str, (done, finished, missing)), build, f"{seconds:.1f}"))
-    return [*(_fastest(outcomes) if is_long else _points(outcomes)), *_table(rows)]
+    return [*(_fastest(outcomes) if is_long else _points(outcomes)), *table_lines(rows)]
 
 
 def _points(outcomes: Sequence[JobOutcome]) -> list[str]:
@@ -165,7 +183,7 @@ def _points(outcomes: Sequence[JobOutcome]) -> list[str]:
         interval = f"{bounds.low:,.1f} to {bounds.high:,.1f}" if bounds else UNKNOWN
         tail = UNKNOWN if point.p99 is None else f"{point.p99 * 1e3:.3f}"
         rows.append((point.label, f"{point.recall:.4f}", f"{point.queries_per_second:,.1f}", interval, tail))
-    return _table(rows)
+    return table_lines(rows)
 
 
 def _fastest(outcomes: Sequence[JobOutcome]) -> list[str]:
@@ -184,7 +202,7 @@ def _fastest(outcomes: Sequence[JobOutcome]) -> list[str]:
     if len(rows) == 1:
         return []
     dataset = outcomes[0].job.dataset
-    return [*_table(rows), f"all points, and how sure this is: python report.py --dataset {dataset}"]
+    return [*table_lines(rows), f"all points, and how sure this is: python report.py --dataset {dataset}"]
 
 
 def _build_summary(outcomes: Sequence[JobOutcome]) -> list[str]:
@@ -199,9 +217,10 @@ def _build_summary(outcomes: Sequence[JobOutcome]) -> list[str]:
     states = [row[1] for row in rows[1:]]
     parts = [f"{states.count(state)} {state}" for state in ("built", "found", "failed") if state in states]
     ending = f" {states[0]}" if len(parts) == 1 else f": {', '.join(parts)}"
-    return [*_table(rows), counted(len(states), "definition") + ending]
+    return [*table_lines(rows), counted(len(states), "definition") + ending]
 
 
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+def table_lines(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return the lines of a table, whose first column is of texts and the others of figures."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import NoDefinitionRuns, UserError
 from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.common.text import say, warn
 from ann_benchmarks.definitions.definition import Definition
@@ -52,7 +52,7 @@ class Executor:
         jobs: Sequence[Job],
         finished: int,
         start: Callable[[Job], Worker] | None = None,
-        observer: Callable[[Sequence[Job]], Observer] = lambda jobs: Console(),
+        observer: Callable[[Sequence[Job]], Observer] = Console,
     ) -> list[JobOutcome]:
         """Run jobs; `finished` points were done before; `start` begins a worker in its own way."""
         request, place = self._request, self._workplace
@@ -131,8 +131,7 @@ class WorkerPool:
 
     def check(self, definition: Definition, needs: tuple[str, ...]) -> Failure | None:
         """Return why the plug-in cannot be imported or lacks something that it needs; None if all is well."""
-        if kind := definition.servers.kind:
-            needs += (kind,)
+        needs += (definition.servers.kind or "server",)
         job = Job(definition, [], "", 0)
         worker = self.take(job)
         self.busy[worker] = JobOutcome(job)
@@ -251,6 +250,8 @@ def available_jobs(
         usable[key] = problem is None
         if problem is None:
             continue
+        if problem.ends_run:
+            raise NoDefinitionRuns(problem.text)
         if problem.is_unavailable and is_named:
             raise UserError(f"algorithm '{definition.family}' cannot run here: {problem.text}")
         if problem.is_unavailable:

@@ -7,12 +7,12 @@ from types import TracebackType
 
 from tqdm import tqdm
 
-from ann_benchmarks.common.numbers import counted, three_digits
+from ann_benchmarks.common.numbers import counted, duration_text, three_digits
 from ann_benchmarks.common.text import say
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import PointDone
 from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.jobs.rounds import Rounds
+from ann_benchmarks.jobs.rounds import MOST_ROUNDS, Rounds
 from ann_benchmarks.results.file import read_attributes
 from ann_benchmarks.results.measurement import speed_of
 from ann_benchmarks.statistics.contests import FEWEST_ROUNDS, Ratio, contest
@@ -25,9 +25,9 @@ LINE_SECONDS = 10.0  # between two lines, without a terminal
 class RoundsProgress:
     """On a terminal a bar; else a line after a round, but not more often than every 10 s."""
 
-    def __init__(self, rounds: Rounds, ends: float | None, is_shown: bool) -> None:
-        """Take when the budget ends, on the monotonic clock, None without one."""
-        self._rounds, self._ends, self._is_shown = rounds, ends, is_shown
+    def __init__(self, rounds: Rounds, ends: float | None, is_shown: bool, before: int = 0) -> None:
+        """Take when the budget ends, on the monotonic clock, None without one; `before` rounds are over."""
+        self._rounds, self._ends, self._is_shown, self._before = rounds, ends, is_shown, before
         self._is_terminal = sys.stderr.isatty()
         self._bar = tqdm(
             desc="rounds", unit="turn", leave=False, disable=not (is_shown and self._is_terminal)
@@ -46,10 +46,12 @@ class RoundsProgress:
         self._bar.set_postfix_str(self._text(number, running), refresh=False)
         self._bar.update()
 
-    def end_round(self, number: int, running: int) -> None:
-        """Show how many are still running after a round."""
+    def end_round(self, number: int, running: int, expected: int) -> None:
+        """Show how many are still running after a round, of as many as are expected."""
         now = time.monotonic()
-        self._left = time_left(self._rounds, number, now - self._began, self._ends and self._ends - now)
+        of_budget = self._ends and self._ends - now
+        seconds = (now - self._began) * number / (number - self._before)
+        self._left = time_left(self._rounds, number, seconds, of_budget, expected)
         if self._is_shown and not self._is_terminal and now >= self._said + LINE_SECONDS:
             say(self._text(number, running))
             self._said = now
@@ -58,21 +60,21 @@ class RoundsProgress:
         return f"round {number}, {counted(running, 'contender')}{self._left}"
 
 
-def time_left(rounds: Rounds, done: int, seconds: float, of_budget: float | None) -> str:
-    """Say how long a race still takes after some rounds; "" where nothing but --until ends it.
+def time_left(
+    rounds: Rounds, done: int, seconds: float, of_budget: float | None, expected: int = MOST_ROUNDS
+) -> str:
+    """Say how long a race still takes after some rounds.
 
     `of_budget` is what is left of the budget, in s; the least number of rounds may take longer. With --until,
-    both are the most.
+    `expected` rounds are as many as it may take.
     """
     a_round = seconds / done
     left = [max(of_budget, (FEWEST_ROUNDS - done) * a_round, 0.0)] if of_budget is not None else []
     if rounds.number:
         left.append((rounds.number - done) * a_round)
-    if not left:
-        return ""
-    whole = round(min(left))
-    text = f"{whole // 60}:{whole % 60:02} min" if whole >= 100 else f"{whole} s"
-    return f", {'at most ' if rounds.until else ''}{text} left"
+    if rounds.until:
+        left.append(max(expected - done, 0) * a_round)
+    return f", {'about ' if rounds.until else ''}{duration_text(min(left))} left" if left else ""
 
 
 def conclusions(jobs: Sequence[Job], done: Sequence[PointDone]) -> Iterator[str]:

@@ -15,16 +15,18 @@ from ann_benchmarks.common.text import say, warn
 from ann_benchmarks.jobs.events import Failure, Finished, PointDone, TurnDone
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, shares_of_budget
-from ann_benchmarks.measure.rounds import Enter, Keep, Turn, delete_partial_result
+from ann_benchmarks.measure.rounds import Enter, Keep, Resume, Turn, delete_partial_result
 from ann_benchmarks.results.measurement import CHAIN, TURNS, next_link
 from ann_benchmarks.statistics.contests import FEWEST_ROUNDS
 
 from .outcomes import JobOutcome, Observer, note_failure, noted
 from .progress import RoundsProgress, conclusions
+from .resuming import Interrupted, find_interrupted
 from .worker import AT_ONCE, POLL_SECONDS, Worker
 
 TOLERATED = 1.1  # times the budget: rounds are not cut short
-KEEP_SECONDS = 60.0  # after which what was measured is stored, in case that the rest is never reached
+KEEP_SECONDS = 20.0  # after which what was measured is stored, in case that the rest is never reached
+KEEP_SHARE = 0.05  # of the time, which storing takes at most
 
 
 class Conductor:
@@ -48,6 +50,7 @@ class Conductor:
         # Of one race:
         self._inside: dict[str, Worker] = {}  # by the label of the job whose index it holds
         self._done: list[PointDone] = []
+        self._kept = 0  # rounds that the same command would go on with
         self._is_torn = False  # a process has ended, with what it held of others than the culprit
 
     def run(self, jobs: Sequence[Job]) -> list[JobOutcome]:
@@ -81,7 +84,7 @@ class Conductor:
 
         `share` is that of what is left of the budget.
         """
-        self._inside, self._done, self._is_torn = {}, [], False
+        self._inside, self._done, self._kept, self._is_torn = {}, [], 0, False
         with self._workplace():
             entered = [job for job in jobs if not self._is_torn and self._enter(job)]
             now = time.monotonic()
@@ -91,7 +94,12 @@ class Conductor:
                 try:
                     self._measure(entered, self._ends and now + share * (self._ends - now))
                 except Ended as end:
-                    end.outlook = "a race has no second half, the same command begins it anew"
+                    end.outlook = "no round is kept yet, the same command begins anew"
+                    if self._kept:
+                        kept = f"{counted(self._kept, 'round')} kept"
+                        end.outlook = (
+                            f"{kept}, with which the same command goes on while nothing else changes"
+                        )
                     raise
         return not self._is_torn
 
@@ -127,11 +135,15 @@ class Conductor:
         facts: dict[str, Any] = {"rounds": uuid.uuid4().hex[:16], "rounds_requested": str(self._rounds)}
         by_label = {job.label(): job for job in jobs}
         is_shown = jobs[0].execution.show_progress
-        began = kept = time.monotonic()
+        began = time.monotonic()
+        kept = began + KEEP_SECONDS
         reason = "rounds"
         chain, turns = list[str](), list[int]()
-        with RoundsProgress(self._rounds, ends, is_shown) as progress:
-            for number in count(1):
+        if before := self._resume(race, jobs):
+            facts["rounds"], chain, turns = before.mark, before.chain, before.turns
+            ends = ends and ends - before.seconds
+        with RoundsProgress(self._rounds, ends, is_shown, race.done) as progress:
+            for number in count(race.done + 1):
                 round_began = time.monotonic()
                 seconds = list[float]()
                 for contender in draw_order(race.running, by_label):
@@ -147,7 +159,7 @@ class Conductor:
                 turns.append(len(seconds))
                 facts |= {CHAIN: " ".join(chain), TURNS: turns}
                 is_decided = race.end_round()
-                progress.end_round(number, len(race.running))
+                progress.end_round(number, len(race.running), race.expected)
                 if is_decided:
                     reason = "until"
                     break
@@ -158,11 +170,12 @@ class Conductor:
                 if ends is not None and number >= FEWEST_ROUNDS and now + half_of_next > ends:
                     reason = "budget"
                     break
-                if time.monotonic() > kept + KEEP_SECONDS:
+                if now > kept:
                     self._keep(jobs, facts, is_last=False)
-                    kept = time.monotonic()
                     if self._is_torn:
                         return
+                    self._kept = number
+                    kept = time.monotonic() + max(KEEP_SECONDS, (time.monotonic() - now) / KEEP_SHARE)
         self._fewest += ends is not None and race.done == FEWEST_ROUNDS and time.monotonic() > ends
         self._keep(jobs, {**facts, "rounds_ended": reason}, is_last=True)
         if self._is_torn:
@@ -170,6 +183,22 @@ class Conductor:
         say(f"{counted(race.done, 'round')} in {time.monotonic() - began:.0f} s of measuring")
         for line in conclusions(jobs, self._done):
             say(line)
+
+    def _resume(self, race: Race, jobs: Sequence[Job]) -> Interrupted | None:
+        """Go on with interrupted rounds if all jobs were in them and their indexes are still there."""
+        outcomes = [self._outcomes[job.label()] for job in jobs]
+        found = find_interrupted(jobs, race.running)
+        if found is None or not all(outcome.built and outcome.built.is_reused for outcome in outcomes):
+            return None
+        for job in jobs:
+            self._ask(job, Resume(job.label(), found.mark))
+        race.resume(found.logs)
+        for contender, taken in found.taken.items():
+            if "target_missed" in taken.found_facts:
+                race.exclude(contender)
+        self._kept = race.done
+        say(f"{counted(race.done, 'round')} of the interrupted race are kept")
+        return found
 
     def _take_turn(self, race: Race, contender: Contender, job: Job, number: int) -> list[float]:
         """Have a contender take its turn; return the seconds of a query, none where it has failed."""
@@ -187,7 +216,7 @@ class Conductor:
             if not self._is_torn:
                 self._ask(job, Keep(job.label(), facts, is_last))
 
-    def _ask(self, job: Job, request: Enter | Turn | Keep) -> Any:
+    def _ask(self, job: Job, request: Enter | Turn | Keep | Resume) -> Any:
         """Have a worker carry out a request.
 
         Returns the last thing that it has reported, None where the job has failed; its other points are not

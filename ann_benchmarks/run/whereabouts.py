@@ -27,6 +27,7 @@ class Locator:
         """Take what has a plug-in report it."""
         self._locate = locate
         self._known: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+        self._said: set[str] = set()  # failures, each of which may be that of several plug-ins
 
     def __call__(self, job: Job) -> Mapping[str, Any]:
         """Return the facts, with those of the job's tier."""
@@ -35,7 +36,8 @@ class Locator:
         key = (*plugin, definition.servers)
         if key not in self._known:
             answer = self._locate(definition)
-            if isinstance(answer, Failure) and not answer.is_unavailable:
+            if isinstance(answer, Failure) and not answer.is_unavailable and answer.text not in self._said:
+                self._said.add(answer.text)
                 warn(f"what is known of the server of {definition.family} here is nothing: {answer.text}")
             self._known[key] = answer.facts if isinstance(answer, Located) else {}
         facts, conditions = self._known[key], job.procedure.conditions

@@ -1,6 +1,6 @@
 """The extension that a plug-in measures: present, created, and as new as its library."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -10,8 +10,10 @@ import psycopg
 
 from ..catalog import SCHEMA
 from ..environment import OTHER_FOLDER, server_kind
-from ..errors import PostgresError, refusal
-from . import Server, current_server
+from ..errors import NotInstalledError, PostgresError, refusal
+from . import Server, chosen_programs, current_server
+from .external import ExternalServer
+from .installation import extension_version
 from .libpq import give_settings
 
 LEFTOVERS = f"{SCHEMA}_citus"  # the schema of what a run makes with another extension, and drops
@@ -47,6 +49,27 @@ class RequiredExtension:
         """Return the statements that create the extensions."""
         return [_CREATION.format(name) for name in (*self.builds_on, self.name)]
 
+    @property
+    def parts(self) -> Sequence[tuple[str, str]]:
+        """The extensions that have to be there, each with the folder of its plug-in."""
+        return [(self.name, self.algorithm), *((one, one) for one in self.builds_on)]
+
+    def check(self) -> None:
+        """Raise NotInstalledError where the server lacks an extension; one of ours is not started for it."""
+        if programs := chosen_programs():
+            lacking = [part for part in self.parts if extension_version(programs, part[0]) is None]
+            if lacking:
+                raise NotInstalledError(lacking_text(*lacking[0]))
+            return
+        server = ExternalServer()
+        try:
+            server.start({})
+            with server.connect() as connection:
+                for name, algorithm in self.parts:
+                    check_available(connection, name, algorithm, is_ours=False)
+        except psycopg.Error as error:
+            raise refusal("the server cannot be used", error) from None
+
     def start_server(self, server: Server | None = None, settings: Mapping[str, str] = NO_SETTINGS) -> Server:
         """Start a server with the libraries that it has to load; PostgresError if it lacks one.
 
@@ -57,7 +80,7 @@ class RequiredExtension:
         server.adapt()
         with server.explaining("looking for extensions"), server.connect() as connection:
             # Before the library is required: without it, the server would not start.
-            for name, algorithm in ((self.name, self.algorithm), *((one, one) for one in self.builds_on)):
+            for name, algorithm in self.parts:
                 check_available(connection, name, algorithm, server.is_ours)
             if connection.execute("SELECT to_regnamespace(%s)", [LEFTOVERS]).fetchone() != (None,):
                 self.drop_leftovers(server, connection)
@@ -75,18 +98,22 @@ class RequiredExtension:
 def check_available(
     connection: psycopg.Connection[Any], name: str, algorithm: str, is_ours: bool = True
 ) -> None:
-    """Raise PostgresError where the server lacks the extension; `algorithm` is the plug-in's folder."""
+    """Raise NotInstalledError where the server lacks the extension; `algorithm` is the plug-in's folder."""
     offered = connection.execute("SELECT FROM pg_available_extensions WHERE name = %s", [name])
     if offered.rowcount == 0:
-        kind = server_kind() if is_ours else "external"
-        if kind == "embedded" and not list((Path(__file__).parents[2] / algorithm).glob("release.*")):
-            kind += ", no release known"
-        remedy = _REMEDIES[kind].format(algorithm=algorithm)
-        raise PostgresError(
-            f"the server does not have the extension '{name}': {remedy}; "
-            "or name a server that has it in ANN_BENCHMARKS_PG_HOST,"
-            " or programs that have it in ANN_BENCHMARKS_PG_BIN"
-        )
+        raise NotInstalledError(lacking_text(name, algorithm, is_ours))
+
+
+def lacking_text(name: str, algorithm: str, is_ours: bool = True) -> str:
+    """Say that the server lacks an extension, and how to get it."""
+    kind = server_kind() if is_ours else "external"
+    if kind == "embedded" and not list((Path(__file__).parents[2] / algorithm).glob("release.*")):
+        kind += ", no release known"
+    return (
+        f"the server does not have the extension '{name}': {_REMEDIES[kind].format(algorithm=algorithm)}; "
+        "or name a server that has it in ANN_BENCHMARKS_PG_HOST,"
+        " or programs that have it in ANN_BENCHMARKS_PG_BIN"
+    )
 
 
 def create_extension(server: Server, connection: psycopg.Connection[Any], name: str) -> None:
