@@ -18,7 +18,7 @@ import numpy as np
 from ann_benchmarks.common.cli import run_command
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import counted
-from ann_benchmarks.common.text import warn
+from ann_benchmarks.common.text import say, warn
 from ann_benchmarks.constants import INDEX_DIR
 from ann_benchmarks.data.datasets import (
     canonical_name,
@@ -33,6 +33,7 @@ from ann_benchmarks.data.filters import FilterSet
 from ann_benchmarks.definitions.configs import Config, read_configs, replace_run_groups
 from ann_benchmarks.definitions.definition import Data, Definition, apply_servers, supported_data
 from ann_benchmarks.definitions.selection import (
+    NoRunGroup,
     apply_settings,
     config_warnings,
     named_algorithms,
@@ -42,17 +43,19 @@ from ann_benchmarks.experiments.carrying_out import EXPERIMENT_OPTIONS, carry_ou
 from ann_benchmarks.jobs.job import Job, Scope
 from ann_benchmarks.jobs.plan import Plan, make_plan
 from ann_benchmarks.results.file import RESULTS_FOLDER, truth_mark
+from ann_benchmarks.results.measurement import TIERS_LEFT_OUT
 from ann_benchmarks.run.checks import check_request
 from ann_benchmarks.run.command_line import make_parser
 from ann_benchmarks.run.console import summary
 from ann_benchmarks.run.containers.asking import container_locator
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect
 from ann_benchmarks.run.execute import Executor, Workplace
+from ann_benchmarks.run.forecast import forecast
 from ann_benchmarks.run.outcomes import JobOutcome
 from ann_benchmarks.run.request import Request, read_request
 from ann_benchmarks.run.simulation import Simulation
 from ann_benchmarks.run.whereabouts import Locator, WorkersHere
-from tiers.options import possible_conditions, requested_simulation
+from tiers.options import is_optional, possible_conditions, requested_simulation
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "run.py", tiers: str | None = None) -> int:
@@ -93,6 +96,9 @@ def run_checked(request: Request, configs: Sequence[Config], here: WorkersHere) 
     """Do so with options that were checked, and the processes that plug-ins report in."""
     engine = None if request.local else connect(OTHER_WAY)
     name, filters = canonical_name(request.dataset), request.filters
+    if request.dry_run and not is_present(name):
+        say(f"dataset {name} is not here: it is made or downloaded first, and says by how far then")
+        return 0
     dataset, _ = get_dataset(name)
     with dataset:
         # Fails where there are fewer neighbours. A build needs none of them.
@@ -100,6 +106,10 @@ def run_checked(request: Request, configs: Sequence[Config], here: WorkersHere) 
         if true_distances is not None and (request.distinct_queries or 0) > len(true_distances):
             raise UserError(f"--distinct-queries: {name} has {len(true_distances):,} queries, not more")
         data = described(name, dataset, request)
+        header = f"dataset {name}: {data.rows:,} x {data.dimension}, {data.metric}"
+        if true_distances is not None:
+            header += f"; {len(true_distances):,} queries for {request.count} neighbours"
+        say(header)
         repeated = 0 if request.build_only else dataset.queries_in_train()
         if filters:
             prepare_filters(name, filters, max(request.count, NEIGHBORS))
@@ -108,27 +118,30 @@ def run_checked(request: Request, configs: Sequence[Config], here: WorkersHere) 
         measured = [] if request.build_only else ["", *filters]
         marks = {filter: truth_mark(dataset.true_distances(request.count, filter)) for filter in measured}
     definitions = requested_definitions(request, configs, data)
-    simulation = requested_simulation(request, definitions)
-    conditions = simulation.conditions(data.rows, data.row_values) if simulation else ()
+    simulation, conditions, left_out = requested_simulation(request, definitions, data)
     obstacle = simulation.obstacle_to_turns(definitions) if simulation and request.turns else None
     procedures = request.procedures(conditions, in_turn=obstacle is None)
-    execution = request.execution(**({IN_TRAIN: repeated} if repeated else {}))
+    facts = {IN_TRAIN: repeated, TIERS_LEFT_OUT: left_out}
+    execution = request.execution(**{name: value for name, value in facts.items() if value})
     scope = Scope(definitions, name, request.count, procedures, execution)
-    header = f"dataset {name}: {data.rows:,} x {data.dimension}, {data.metric}"
     if true_distances is None:
         plan = Plan(scope.builds())
     else:
         locate = here.locate if engine is None else container_locator(engine, request)
         # Points of another build are not points of this one.
         plan = make_plan(scope, marks, force=request.force or request.rebuild, where=Locator(locate))
-        header += f"; {len(true_distances):,} queries for {request.count} neighbours"
-    print(header)
     for found in filter_sets:
-        print(described_filter(found))
+        say(described_filter(found))
     for text in filter(None, [repetition_warning(repeated) if repeated else None, obstacle, *plan.warnings]):
         warn(text)
     if not plan.jobs:
         print(f"nothing to do: {counted(plan.finished, 'point')} finished before; --force measures again")
+        return 0
+    if request.dry_run:
+        start = (simulation and simulation.builder) or here.start
+        queries = 0 if true_distances is None else len(true_distances)
+        for line in forecast(plan.jobs, data, queries, start if request.local else None):
+            say(line)
         return 0
     if not request.build_only:
         check_writable(Path(RESULTS_FOLDER))
@@ -203,8 +216,14 @@ def described(name: str, dataset: Dataset, request: Request) -> Data:
 def requested_definitions(request: Request, configs: Sequence[Config], data: Data) -> list[Definition]:
     """Return the definitions for a dataset, with the run groups of an experiment instead of the configs'."""
     configs = replace_run_groups(configs, request.run_groups)
-    named = named_algorithms(request.algorithm)
-    found = select_definitions(configs, named, data, request.count, request.docker_tag, request.run_disabled)
+    how = data, request.count, request.docker_tag, request.run_disabled
+    found: list[Definition] = []
+    for named in named_algorithms(request.algorithm):
+        try:
+            found += select_definitions(configs, [named], *how)
+        except NoRunGroup:
+            if not request.skips_unavailable:
+                raise
     return apply_servers(apply_settings(found, request.setting), request.servers)
 
 
@@ -222,7 +241,12 @@ def every_job(request: Request) -> list[Job]:
         data = described(name, dataset, request)
     definitions = requested_definitions(request, configs, data)
     conditions = possible_conditions(request, data.rows, data.row_values)
-    return list(Scope(definitions, name, request.count, request.procedures(conditions)).jobs())
+    jobs = list(Scope(definitions, name, request.count, request.procedures(conditions)).jobs())
+    if not is_optional(request.tiers):
+        return jobs
+    there = [job for job in jobs if any(path.exists() for path, _ in job.paths())]
+    on_tiers = any(job.procedure.conditions for job in there or jobs)
+    return [job for job in jobs if bool(job.procedure.conditions) == on_tiers]
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from ann_benchmarks.results.runs import Run
 from ann_benchmarks.run.command_line import make_parser
 from ann_benchmarks.statistics.contests import FEWEST_ROUNDS
 from ann_benchmarks.submission.manifest import read_manifest
-from run import every_job
+from run import every_job, requested_definitions
 from tiers.parse import parse_tiers
 
 from .hostile_yaml import EXPERIMENT
@@ -438,7 +438,18 @@ def test_a_command_names_each_option_once(tmp_path, options):
     words = command_of(step, ["--local", "--dataset", "mine", "--clients=1"]).split()
     assert words[:2] == ["python", "run.py"] and words[-4:] == ["--local", "--dataset", "mine", "--clients=1"]
     assert words.count("--dataset") == 1 and "--clients" not in words and "1,8" not in words
-    assert words[words.index("--algorithm") + 1 :][:3] == ["pgvector_hnsw", "vchord", "--tiers"]
+    assert words[words.index("--algorithm") + 1 :][:3] == ["pgvector_hnsw", "vchord", "--clients"]
+
+
+@pytest.mark.parametrize("rows", [13_000, 64_000, 100_000, 1_000_000])
+def test_access_methods_are_compared_by_as_many_definitions(options, rows):
+    step = read_experiment(find_experiment("choose"), False, options).steps[0]
+    request = step_request(step, make_parser(), ["--local"])
+    configs, _ = read_configs(request.definitions)
+    found = requested_definitions(request, configs, Data("mine", rows, 384, "angular", "float", 384))
+    modules = [definition.module.rpartition(".")[2] for definition in found]
+    numbers = {modules.count(name) for name in modules}
+    assert numbers == {1 if rows >= 300_000 else 2} and len({*modules}) == 4
 
 
 def test_the_demo_has_its_rounds_in_time_on_a_slow_machine(options):

@@ -125,6 +125,7 @@ def test_a_user_who_owns_nothing_but_the_right_to_create(server: Server, monkeyp
         assert algorithm.query(train[0], K)[0] == 0  # checks the plan
         assert not algorithm.get_additional()["index_reused"]  # dropped, where it cannot be parked
         algorithm.done()
+    plugin().check_server()
     with pytest.raises(PostgresError, match="user 'ordinary' may not park an index .*: name a superuser"):
         plugin().check_turns()
     monkeypatch.setenv("ANN_BENCHMARKS_PG_SETTINGS", "shared_buffers=1GB")

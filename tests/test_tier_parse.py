@@ -9,7 +9,7 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import GB, MB
 from tiers import parse
-from tiers.parse import check_capacity, parse_tiers
+from tiers.parse import check_capacity, memory_note, parse_tiers
 from tiers.tier import Disk, Tier
 
 ROWS, DIMENSION = 2_000_000, 96
@@ -86,7 +86,7 @@ def test_the_same_tier_twice_is_one():
         (
             "mimi",
             "mimi",
-            "'mimi' is not known: write 2:8 .*5m, 100m, 1b, mini, short, gp3, gp3-16k, nvme, or 4cpus",
+            "'mimi' is not known: write 2:8 .*5m, 100m, 1b, mini, short, auto, gp3, gp3-16k, nvme, or 4cpus",
         ),
         ("2", "2", "'2' is not known: write 2:8"),
         ("125Mbps", "125Mbps", "'125Mbps' is not known: .*125MBps"),
@@ -135,6 +135,12 @@ def test_mini_goes_from_everything_to_about_half_the_index():
 def test_short_leaves_out_the_rung_that_is_as_good_as_all_memory():
     assert memory_of(parsed("short")) == [memory_of(parsed("mini"))[place] for place in (0, -4, -3, -2, -1)]
     assert parsed("short+gp3", memory=1 * GB)[-1].disk == parsed("gp3")[0].disk
+
+
+def test_auto_has_the_two_largest_rungs_below_the_data_and_none_where_nothing_is_smaller():
+    assert memory_of(parsed("auto")) == [memory_of(parsed("mini"))[place] for place in (0, -2, -1)]
+    assert parsed("auto", 13_000, 384) == [] and memory_of(parsed("auto", 31_000, 384))[1:] == [(32, 96)]
+    assert memory_note(13_000, 384).endswith("(96 MB); it may from about 31,000 rows on")
 
 
 def test_mini_of_the_report_is_its_ladder():

@@ -1,9 +1,12 @@
 """What run.py's options of tiers request."""
 
+import re
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.definitions.definition import Definition, plugin_class
+from ann_benchmarks.common.text import say
+from ann_benchmarks.definitions.definition import Data, Definition, plugin_class
 from ann_benchmarks.definitions.servers import largest
 from ann_benchmarks.jobs.job import Conditions
 from ann_benchmarks.run.request import Request
@@ -13,22 +16,55 @@ from .groups import MEMORY, find_place
 from .limits import choose_groups
 from .locked_memory import require_rights
 from .machine import require_linux
-from .parse import parse_tiers
+from .parse import AUTO, memory_note, parse_tiers
 from .sweep import ANY_NAME, ContainerSweep, Sweep
 from .tier import CONTAINER, CONTROL_GROUP, HUGE_PAGES, SimulatedServer, TieredServer
 
 METHODS = (HUGE_PAGES, CONTROL_GROUP)
+NEEDS_RIGHTS = "as root, or with systemd (docs/tiers.md), how little memory is enough is measured, too"
 
 
-def requested_simulation(request: Request, definitions: Sequence[Definition]) -> Simulation | None:
-    """Return what simulates the tiers of --tiers for the servers of these definitions; None without it."""
+class Tiers(NamedTuple):
+    """What simulates the tiers of --tiers, if anything does, and why those of `auto` are left out, if so."""
+
+    simulation: Simulation | None = None
+    conditions: Sequence[Conditions] = ()
+    left_out: str = ""
+
+
+def requested_simulation(request: Request, definitions: Sequence[Definition], data: Data) -> Tiers:
+    """Return what simulates the tiers for the servers of these definitions.
+
+    Those of `auto` are left out, which is said, where the data are too small for them or the machine lets
+    nobody limit memory.
+    """
     if request.tiers is None:
-        return None
+        return Tiers()
+    size = data.rows, data.row_values
+    if is_optional(request.tiers) and not parse_tiers(request.tiers, *size):
+        say(f"no smaller servers are simulated: {memory_note(*size)}")
+        return Tiers(left_out=memory_note(*size))
+    try:
+        simulation = _simulation(request, request.tiers, definitions)
+        return Tiers(simulation, simulation.conditions(*size))
+    except UserError as error:
+        if not is_optional(request.tiers):
+            raise
+        say(f"no smaller servers are simulated: {error}; {NEEDS_RIGHTS}")
+        return Tiers(left_out=NEEDS_RIGHTS)
+
+
+def is_optional(tiers: str | None) -> bool:
+    """Whether --tiers names the ladder that is measured only where the data and the machine allow it."""
+    return tiers is not None and AUTO in re.split("[,+ ]+", tiers.lower())
+
+
+def _simulation(request: Request, tiers: str, definitions: Sequence[Definition]) -> Simulation:
     server = find_server(definitions, request.restart_command)
     if not request.local:
-        return ContainerSweep(request.tiers, server)
+        return ContainerSweep(tiers, server)
     servers = largest(each.servers for each in definitions)
-    return Sweep(request.tiers, choose_method(request.tier_method or "auto"), server, servers)
+    return Sweep(tiers, choose_method(request.tier_method or "auto"), server, servers)
 
 
 def choose_method(method: str) -> str:
@@ -65,12 +101,13 @@ def find_server(definitions: Iterable[Definition], restart_command: str | None) 
     raise problem
 
 
-def possible_conditions(request: Request, rows: int, dimension: int) -> list[Conditions]:
-    """Return every tier by every method that may have held its memory."""
+def possible_conditions(request: Request, rows: int, dimension: int) -> list[Conditions | None]:
+    """Return every tier by every method that may have held its memory; None: the machine as it is."""
     if request.tiers is None:
         return []
     methods: tuple[str, ...] = METHODS if request.local else (CONTAINER,)
     if request.tier_method not in (None, "auto"):
         methods = (request.tier_method,)
     tiers = parse_tiers(request.tiers, rows, dimension)
-    return [SimulatedServer(tier, method) for tier in tiers for method in methods]
+    as_it_is: list[Conditions | None] = [None] if is_optional(request.tiers) else []
+    return [*(SimulatedServer(tier, method) for tier in tiers for method in methods), *as_it_is]

@@ -1,11 +1,12 @@
 """The tiers that --tiers names, for how many servers, and which of them this machine can hold.
 
-`mini`, `short`, `2:8,4:16`, `5m+4cpus`, `4:16+4cpus+gp3`, `gp3,nvme`, `mini+3000iops+125MBps`: an element
-stands between commas, a part between plus signs.
+`mini`, `short`, `auto`, `2:8,4:16`, `5m+4cpus`, `4:16+4cpus+gp3`, `gp3,nvme`, `mini+3000iops+125MBps`: an
+element stands between commas, a part between plus signs.
 """
 
+import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -37,27 +38,33 @@ LADDERS = {  # named for the number of rows that they suit
     "100m": "16:64 32:128 64:256 128:512 256:1024 512:all",
     "1b": "32:128 64:256 128:512 256:1024 512:1200 750:all",
 }
+AUTO = "auto"  # the ladder of the servers that are smaller than the data, if any
+MOST_SMALL = 2  # of them
 _STEP = 32 * MB
 _LEAST_MINI, _LEAST_BUFFERS, _LEAST_RAM = 96 * MB, 16 * MB, 64 * MB
 _COUNTS = {"cpus": 1, "iops": 10, "MBps": 1}  # what is counted, and the least of it that makes sense
 _EXAMPLES = (
     "write 2:8 (GB of shared_buffers:RAM), 256MB:1GB or 512:all, "
-    f"one of {', '.join(LADDERS)}, mini, short, {', '.join(DISKS)}, or 4cpus, 3000iops, 125MBps; joined by +"
+    f"one of {', '.join(LADDERS)}, mini, short, auto, {', '.join(DISKS)}, or 4cpus, 3000iops, 125MBps;"
+    " joined by +"
 )
 
 
 def parse_tiers(text: str, rows: int, dimension: int, memory: int | None = None) -> list[Tier]:
     """Return the tiers, each once, those with the most RAM first; UserError names what is wrong.
 
-    `rows` and `dimension` are of the data and `memory` is the machine's (None: this one's), in bytes: `mini`
-    and `short` are made for them.
+    `rows` and `dimension` are of the data and `memory` is the machine's (None: this one's), in bytes: `mini`,
+    `short` and `auto` are made for them. `auto` is empty where each server would be larger than the data.
     """
-    lowered = mini_ladder(rows, dimension, memory_bytes() if memory is None else memory)
+    ladder = mini_ladder(rows, dimension, memory_bytes() if memory is None else memory)
+    lowered = {"mini": ladder, "short": [*ladder[:-1][:4], ladder[-1]]}  # on a rung between, all fits, too
+    small = [rung for rung in ladder[:-1] if (rung[1] or 0) < data_bytes(rows, dimension)]
+    lowered[AUTO] = [*small[-MOST_SMALL:], ladder[-1]] if small else []
     tiers = [tier for element in text.split(",") for tier in _read_element(element.strip(), lowered)]
     return sorted(dict.fromkeys(tiers), key=lambda tier: -(tier.ram or float("inf")))
 
 
-def _read_element(element: str, lowered: list[MemorySizes]) -> Iterator[Tier]:
+def _read_element(element: str, lowered: Mapping[str, list[MemorySizes]]) -> Iterator[Tier]:
     """Give what one element means: a tier, or one for each rung of its ladder."""
     found: dict[str, Any] = {}
     try:
@@ -79,13 +86,11 @@ def _read_element(element: str, lowered: list[MemorySizes]) -> Iterator[Tier]:
         yield Tier(buffers, ram, found.get("cpus"), disk)
 
 
-def _read_part(part: str, lowered: list[MemorySizes]) -> tuple[str, Any]:
+def _read_part(part: str, lowered: Mapping[str, list[MemorySizes]]) -> tuple[str, Any]:
     """Return which of memory, disk, cpus, iops, MBps a part names, and its value."""
     name = part.lower()
-    if name == "mini":
-        return "memory", lowered
-    if name == "short":  # on a rung between, everything fits, too
-        return "memory", [*lowered[:-1][:4], lowered[-1]]
+    if name in lowered:
+        return "memory", lowered[name]
     if name in DISKS:
         return "disk", DISKS[name]
     if name in LADDERS or ":" in part:
@@ -131,11 +136,6 @@ def mini_ladder(rows: int, dimension: int, memory: int) -> list[MemorySizes]:
     machine's, in bytes; the others are raised or lowered with it. Rungs of more than three quarters of
     `memory` are left out, and the last one has all of it.
     """
-
-    def index_bytes(rows: int, dimension: int) -> int:
-        """Estimate an HNSW index of m = 16 as the report does: vectors, 8 bytes a link, 64 others."""
-        return rows * (4 * dimension + 8 * 16 + 64)
-
     scale = index_bytes(rows, dimension) / index_bytes(5_000_000, 768)
     scale = max(min(scale, memory / (64 * GB)), _LEAST_MINI / (8 * GB))
     *lower, (last_buffers, _) = (
@@ -144,6 +144,26 @@ def mini_ladder(rows: int, dimension: int, memory: int) -> list[MemorySizes]:
     )
     fitting: list[MemorySizes] = [(buffers, ram) for buffers, ram in lower if ram <= memory * 3 // 4]
     return [*fitting, (min(last_buffers, memory // 4 // _STEP * _STEP), None)]
+
+
+def index_bytes(rows: int, dimension: int) -> int:
+    """Estimate an HNSW index of m = 16 as the report does: vectors, 8 bytes a link, 64 others."""
+    return rows * (4 * dimension + 8 * 16 + 64)
+
+
+def data_bytes(rows: int, dimension: int) -> int:
+    """Estimate such an index and its table, whose rows have 40 bytes beside the vector."""
+    return index_bytes(rows, dimension) + rows * (4 * dimension + 40)
+
+
+def memory_note(rows: int, dimension: int) -> str:
+    """Say that no simulated server is smaller than the data, and from how many rows on one is."""
+    data = data_bytes(rows, dimension)
+    enough = math.ceil(_LEAST_MINI * rows / data / 1000) * 1000
+    return (
+        f"memory does not decide at this size: table and index take about {size_text(data)}, less than the"
+        f" smallest simulated server ({size_text(_LEAST_MINI)}); it may from about {enough:,} rows on"
+    )
 
 
 def check_capacity(tiers: Sequence[Tier], method: str | None = None, servers: Servers | None = None) -> None:

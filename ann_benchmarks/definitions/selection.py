@@ -27,6 +27,10 @@ _ROOM = 80  # bytes of a folder's name for what else is in it
 SettingValues = tuple[str, Sequence[str]]  # a name, and each value that it is to have
 
 
+class NoRunGroup(UserError):
+    """An algorithm has definitions, but none that is meant for these data."""
+
+
 def named_algorithms(names: Sequence[str]) -> list[Named]:
     """Split NAME:TAG for each of the names, each once; no names mean all algorithms."""
     return [split_tag(name) for name in dict.fromkeys(names)] or [(None, None)]
@@ -84,7 +88,7 @@ def _algorithm_definitions(
         if any(definition.algorithm == algorithm for definition in for_filters):
             raise UserError(f"'{algorithm}' is a strategy of filtered queries: add --filter")
         file = next(config.path for config in configs if algorithm in config.names())
-        raise UserError(
+        raise NoRunGroup(
             f"no run group of '{algorithm}' is meant for '{data.name}' with {data.rows:,} rows:"
             f" add one to {file}"
         )

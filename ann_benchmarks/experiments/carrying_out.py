@@ -47,7 +47,8 @@ def carry_out(words: Sequence[str], parser: argparse.ArgumentParser, run: Callab
     if not chosen.experiment:
         raise UserError("--mini is the miniature of an experiment: add --experiment")
     experiment = read_experiment(find_experiment(chosen.experiment), chosen.mini, Options(parser))
-    is_build = Options(parser).parse(given).build_only
+    asked = Options(parser).parse(given)
+    is_build = asked.build_only
     if is_build:
         experiment = replace(experiment, steps=list(steps_to_build(experiment.steps)))
     steps = [(step, step_request(step, parser, given)) for step in experiment.steps if not step.skip]
@@ -58,7 +59,8 @@ def carry_out(words: Sequence[str], parser: argparse.ArgumentParser, run: Callab
         say(f"  {command_of(step, given)}")
         try:
             with settings_of(step):
-                install_what_is_needed(step, request.local)
+                if not request.dry_run:
+                    install_what_is_needed(step, request.local)
                 status = run(request)
         except NoDefinitionRuns:
             raise
@@ -67,7 +69,9 @@ def carry_out(words: Sequence[str], parser: argparse.ArgumentParser, run: Callab
             status = 1
         if status:
             failed.append(step.name)
-    if is_build:
+    if asked.dry_run:
+        pass  # nothing is measured that a report could show
+    elif is_build:
         left = [word for word in given if word != BUILD_ONLY]
         say(f"to measure: python run.py {shlex.join(report_arguments(experiment, left))}")
     else:

@@ -18,6 +18,7 @@ from ann_benchmarks.reporting.answer import find_answers
 from ann_benchmarks.reporting.chapters import FOLDER, write_bundle
 from ann_benchmarks.reporting.content import Chapter, Report
 from ann_benchmarks.reporting.report import say_answers, write_report
+from ann_benchmarks.results.measurement import TIERS_LEFT_OUT
 from ann_benchmarks.results.metrics import TARGET_RECALL
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import LeftOut, Run, load_runs
@@ -143,11 +144,13 @@ def report_of(
         points += results.points
         left_out |= results.left_out
         outcomes = [point.outcome for point in results.points]
+        runs = [outcome for outcome in outcomes if isinstance(outcome, Run)]
+        notes = dict.fromkeys(str(run.attrs[TIERS_LEFT_OUT]) for run in runs if TIERS_LEFT_OUT in run.attrs)
         chapter = Chapter(
             title=step.title,
-            text=step.text,
+            text="\n\n".join([step.text, *(f"No smaller servers were simulated: {note}." for note in notes)]),
             command=command_of(step, given),
-            runs=[outcome for outcome in outcomes if isinstance(outcome, Run)],
+            runs=runs,
             records=[outcome for outcome in outcomes if isinstance(outcome, Record)],
             missing=results.missing,
             pictures=step.pictures,
@@ -183,8 +186,14 @@ def results_of(step: Step, request: Request, jobs_of: JobsOf, recompute: bool = 
     outcomes |= {record.path: record for record in readable_records(written[True])}
     points = [StepPoint(step.name, *places[path], outcome) for path, outcome in outcomes.items()]
     there = {named(*places[path]) for path in outcomes}
-    missing = [named(*place) for place in places.values() if named(*place) not in there]
-    return StepResults(points, list(dict.fromkeys(missing)), left_out)
+    missing = {named(*place): place[0] for place in places.values() if named(*place) not in there}
+    measured = {job.definition.family for job, _ in (places[path] for path in outcomes)}
+    # Of an algorithm that is not here, one line says enough.
+    lines = [
+        name if job.definition.family in measured or not measured else f"all of {job.definition.family}"
+        for name, job in missing.items()
+    ]
+    return StepResults(points, list(dict.fromkeys(lines)), left_out)
 
 
 def named(job: Job, query_arguments: Sequence[Any]) -> str:

@@ -31,7 +31,7 @@ TABLES = ("points", "builds", "tiers", "shards", "filters", "deciles", "recalls"
           "writes", "published")  # fmt: skip
 # Options of whoever runs an experiment; its file does not have them.
 USER_OPTIONS = ("definitions", "list-algorithms", "local", "force", "rebuild", "storage", "parallelism",
-                "experiment", "mini")  # fmt: skip
+                "dry-run", "experiment", "mini")  # fmt: skip
 
 
 @dataclass(frozen=True)

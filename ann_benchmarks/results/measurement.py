@@ -28,6 +28,7 @@ CHAIN, TURNS = "rounds_chain", "rounds_turns"  # a link for each round, and how 
 PARTS = "recall_parts"  # the mean recall of every n-th query, from the first, the second...
 COUNTS = "recall_counts"  # how many queries have a recall of 0, 1/steps ... 1
 EXACT_SEARCH = "is_exact"  # all answers are the true ones, by the algorithm
+TIERS_LEFT_OUT = "tiers_left_out"  # why no smaller servers were simulated, though they were requested
 OVERSTATED = "target_overstated"  # by how much a recall exceeds that of other queries
 
 

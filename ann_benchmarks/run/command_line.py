@@ -128,6 +128,8 @@ class CommandLine:
     rebuild: bool = switch(
         "build anew although an index is there, and measure again what is finished already")
     build_only: bool = switch("build what is not built yet, and measure nothing")
+    dry_run: bool = switch("say what would be loaded, built and measured, what it needs and about how long it"
+        " takes, by rates of a sample, and end")
     runs: int = option("times to ask all queries; the best counts", "COUNT", positive_int, 5)
     timeout: int = option("seconds for each definition, -1 for no limit", None, limit, 2 * 3600)
     local: bool = switch("run on this machine itself instead of in Docker")
@@ -217,8 +219,8 @@ class CommandLine:
         "SHARE", share("share", with_zero=True))
     autovacuum: bool = switch("leave it on (default: nothing vacuums but the workload)")
 
-    tiers: str | None = option("measure on simulated servers: mini, short, 5m, 100m, 1b, or SB:RAM in GB,"
-        " as 2:8,4:16+4cpus", "TIERS")
+    tiers: str | None = option("measure on simulated servers: auto, mini, short, 5m, 100m, 1b, or SB:RAM in"
+        " GB, as 2:8,4:16+4cpus", "TIERS")
     tier_method: str | None = option("how memory is held back with --local: by a control group for the"
         " server, or by reserving huge pages of the machine (default: auto); else by the limits of the"
         " containers", choices=("auto", "hugepages", "cgroup"))

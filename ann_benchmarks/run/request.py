@@ -97,7 +97,9 @@ class Request(CommandLine):
             for clients, rate in product(self.clients, self.rate or [None])
         ]
 
-    def procedures(self, conditions: Sequence[Conditions] = (), in_turn: bool = True) -> list[Procedure]:
+    def procedures(
+        self, conditions: Sequence[Conditions | None] = (), in_turn: bool = True
+    ) -> list[Procedure]:
         """Return how points are to be measured: under each of the conditions, by each load with each filter.
 
         `in_turn` says whether rounds are possible, if they are requested.

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from ann_benchmarks.common.errors import UserError, describe, one_line, shortage
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Failure
+from ann_benchmarks.jobs.job import JobRequest
 
 LOCATION, VERSIONS, CHECK = "location", "versions", "check"
 POLL_SECONDS = 0.5
@@ -34,6 +35,13 @@ class Question:
     definition: Definition
     about: str
     needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The request to build a job's index on a sample of the rows, and to drop it again."""
+
+    request: JobRequest
 
 
 class Worker(Protocol):
