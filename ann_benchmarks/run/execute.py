@@ -260,7 +260,8 @@ def available_jobs(
             raise UserError(problem.text)
         else:
             outcome = JobOutcome(job, failure=problem.text)
-            Console().failed(outcome)
+            if problem.text not in [one.failure for one in failed]:  # one server may be that of all
+                Console().failed(outcome)
             failed.append(outcome)
     return [
         job
