@@ -438,7 +438,7 @@ def test_a_command_names_each_option_once(tmp_path, options):
     words = command_of(step, ["--local", "--dataset", "mine", "--clients=1"]).split()
     assert words[:2] == ["python", "run.py"] and words[-4:] == ["--local", "--dataset", "mine", "--clients=1"]
     assert words.count("--dataset") == 1 and "--clients" not in words and "1,8" not in words
-    assert words[words.index("--algorithm") + 1 :][:3] == ["pgvector_hnsw", "vchord", "--clients"]
+    assert words[words.index("--algorithm") + 1 :][:3] == ["pgvector_hnsw", "vchord", "--tiers"]
 
 
 @pytest.mark.parametrize("rows", [13_000, 64_000, 100_000, 1_000_000])
