@@ -452,17 +452,6 @@ def test_access_methods_are_compared_by_as_many_definitions(options, rows):
     assert numbers == {1 if rows >= 300_000 else 2} and len({*modules}) == 4
 
 
-@pytest.mark.parametrize("rows", [13_000, 64_000, 100_000, 1_000_000])
-def test_access_methods_are_compared_by_as_many_definitions(options, rows):
-    step = read_experiment(find_experiment("choose"), False, options).steps[0]
-    request = step_request(step, make_parser(), ["--local"])
-    configs, _ = read_configs(request.definitions)
-    found = requested_definitions(request, configs, Data("mine", rows, 384, "angular", "float", 384))
-    modules = [definition.module.rpartition(".")[2] for definition in found]
-    numbers = {modules.count(name) for name in modules}
-    assert numbers == {1 if rows >= 300_000 else 2} and len({*modules}) == 4
-
-
 def test_the_demo_has_its_rounds_in_time_on_a_slow_machine(options):
     """Two cores as fast as usual take 0.7 s for a turn, and 0.3 ms and 10 us a candidate for a query."""
     makefile = (ROOT / "Makefile").read_text()

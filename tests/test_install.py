@@ -29,7 +29,7 @@ from ann_benchmarks.installing import local
 from ann_benchmarks.installing.main import main
 
 from .file_server import FileServer
-from .programs import run_program
+from .programs import run_program, temporary_folder
 from .vchord_archives import archive, installation_with_vchord
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="releases are for Linux")

@@ -15,7 +15,7 @@ from ann_benchmarks.jobs.rounds import FEWEST_OF_A_WIDTH
 from ann_benchmarks.statistics.contests import FEWEST_ROUNDS
 
 from .console import table_lines
-from .worker import Sample, Worker, ask
+from .worker import SampleRequest, Worker, ask
 
 TURN_SECONDS = 0.8  # of a warm-up and of switching, beside the run
 WARMUP_SECONDS = 3.0  # of a point that is measured at once
@@ -74,7 +74,7 @@ def measured_samples(jobs: Sequence[Job], start: Callable[[Job], Worker]) -> Map
             version = job.definition.version
             if version not in workers:
                 workers[version] = start(plain)
-            answer = ask(workers[version], Sample(plain.request()))
+            answer = ask(workers[version], SampleRequest(plain.request()))
             if isinstance(answer, Located):
                 found[str(plain.definition)] = answer.facts
                 continue

@@ -30,7 +30,7 @@ from ann_benchmarks.measure.rounds import Contenders, Enter, RoundsRequest
 from ann_benchmarks.measure.sample import measure_sample
 
 from .variables import plugin_environment
-from .worker import LOCATION, VERSIONS, Question, Sample, death_of, failure_of
+from .worker import LOCATION, VERSIONS, Question, SampleRequest, death_of, failure_of
 
 GRACE_SECONDS = 15  # between SIGTERM and SIGKILL
 END_SECONDS = 120  # for an idle worker's plug-ins to put away what they hold, such as a server
@@ -206,19 +206,19 @@ def _take_signals() -> None:
 
 
 def _answer(
-    request: Question | Sample | JobRequest | RoundsRequest,
+    request: Question | SampleRequest | JobRequest | RoundsRequest,
     pipe: Connection,
     version: str | None,
     contenders: Contenders,
 ) -> Finished | Located | Failure:
-    begun = request.request if isinstance(request, Enter | Sample) else request
+    begun = request.request if isinstance(request, Enter | SampleRequest) else request
     try:
         if version is not None and isinstance(begun, Question | JobRequest):  # its plug-in may be new here
             definition = begun.definition if isinstance(begun, Question) else begun.job.definition
             plugin_class(definition).use_version(version)
         if isinstance(request, Question):
             return answer_question(request)
-        if isinstance(request, Sample):
+        if isinstance(request, SampleRequest):
             return Located(measure_sample(request.request))
         if isinstance(request, JobRequest):
             carry_out(request, pipe.send)

@@ -38,7 +38,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampleRequest:
     """The request to build a job's index on a sample of the rows, and to drop it again."""
 
     request: JobRequest

@@ -25,14 +25,14 @@ SPENT = {
 
 
 @dataclass(frozen=True)
-class Choice:
+class Advice:
     """Which indexes to take, the best first, and why; none where the runs were disturbed."""
 
     names: Sequence[str]
     text: str
 
 
-def choose(shown: Sequence[Comparison], need: Sequence[MemoryNeed], error_rate: float) -> Choice:
+def choose(shown: Sequence[Comparison], need: Sequence[MemoryNeed], error_rate: float) -> Advice:
     """Choose an index: the fastest with every number of clients, or of those that may be it the cheapest.
 
     None is named where most runs were disturbed.
@@ -40,24 +40,24 @@ def choose(shown: Sequence[Comparison], need: Sequence[MemoryNeed], error_rate: 
     disturbed, known = disturbed_runs(run for one in shown for run in one.runs)
     if known and disturbed > MOST_DISTURBED * known:
         busy = f"in {disturbed:,} of {known:,} runs, others took more than {MOST_OTHERS:.0%} of its CPUs"
-        return Choice([], f"Measure again when the machine is idle (--force): {busy}. No index is named.")
+        return Advice([], f"Measure again when the machine is idle (--force): {busy}. No index is named.")
     order = list(dict.fromkeys(name for one in shown for name in one.standings))
     if len(order) == 1:
         is_alone = {run.series.family for run in shown[0].runs} == set(order)
         only = "was measured" if is_alone else "reaches the recall"
         rates = [f"{qps_text(one.standings[order[0]])} queries/s with {one.client_text}" for one in shown]
-        return Choice(order, f"Only {order[0]} {only}: {listed(rates)}.")
+        return Advice(order, f"Only {order[0]} {only}: {listed(rates)}.")
     speeds = sentence("; ".join(filter(None, (ranking(one, error_rate) for one in shown))))
     alike = [find_equals(one, error_rate) for one in shown]
     common = [name for name in alike[0] if all(name in names for names in alike)]
     if not common:  # the clients decide
         firsts = {one.client_text: next(iter(one.standings)) for one in shown}
         takes = listed([f"{name} for {clients}" for clients, name in firsts.items()])
-        return Choice(list(dict.fromkeys([*firsts.values(), *order])), f"Take {takes}. {speeds}")
+        return Advice(list(dict.fromkeys([*firsts.values(), *order])), f"Take {takes}. {speeds}")
     name, reason = prefer(common, shown, need)
     if len(common) > 1:
         reason = f": it {reason}" if reason else ", or any of them: nothing else tells them apart"
-    return Choice([name, *(other for other in order if other != name)], f"Take {name}{reason}. {speeds}")
+    return Advice([name, *(other for other in order if other != name)], f"Take {name}{reason}. {speeds}")
 
 
 def prefer(

@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+import numpy as np
+
 from ann_benchmarks.common.errors import UserError, one_line
 from ann_benchmarks.common.numbers import counted, size_text
 from ann_benchmarks.results.attributes import version_names
+from ann_benchmarks.results.measurement import share_of_due
 from ann_benchmarks.statistics.intervals import interval_text
 
 from ..copies import private_in_file
@@ -26,13 +29,14 @@ from .points import RECORD, CheckedPoint, OpenedBundle, open_bundle
 from .reading import opened_file
 from .relations import RELATIONS, broken_arrays
 from .rules import Findings
-from .truth import answer_remarks, impossible_answers
+from .truth import different_distances, places, repeats, tolerance
 from .vectors import RealVectors
 
 FOREIGN = (
     "has no series, as of an earlier version or of ann-benchmarks, or no seconds of its runs or mark of truth"
 )
 MOST_WARNINGS = 30
+RECALL_APART = 0.01  # by which recall by distances may exceed that by rows without a word
 
 
 @dataclass(frozen=True)
@@ -184,3 +188,49 @@ def _head(checked: CheckedBundle, manifest: Manifest) -> Iterator[tuple[str, str
     yield "machine", "; ".join(machines)
     yield "versions", "; ".join(sorted(versions))
     yield "measured", f"{min(days)} to {max(days)}" if days else "nothing"
+
+
+def impossible_answers(point: CheckedPoint) -> list[str]:
+    """Say which answers no search of this dataset can give, else where they contradict the truth."""
+    rows, distances, truth = point.rows, point.distances, point.truth
+    none, twice = rows < 0, int(repeats(rows).sum())
+    rules = {
+        f"has rows that a dataset of {point.facts.rows:,} has not": rows.max() >= point.facts.rows,
+        f"has a row twice in the answers to {twice:,} queries": twice,
+        "has rows after the end of an answer": (np.diff(none.astype(np.int8), axis=1) < 0).any(),
+        "has rows without a distance, or distances without a row": (np.isposinf(distances) != none).any(),
+    }
+    if found := [text for text, is_broken in rules.items() if is_broken]:
+        return found
+    ordered = np.sort(distances, axis=1)
+    width = min(ordered.shape[1], truth.distances.shape[1])
+    best, last = truth.distances[:, :width], truth.distances[:, -1:]
+    with np.errstate(invalid="ignore"):
+        nearer = (places(truth.rows, rows) < 0) & (rows >= 0) & (distances < last - tolerance(last))
+        broken = {
+            "has answers to {} queries that are nearer than the true nearest rows": (
+                ordered[:, :width] < best - tolerance(best)),
+            "has other distances than the truth of the same rows, for {} queries": (
+                different_distances(rows, distances, truth)),
+            "has rows that would be among the true nearest of {} queries, and are not": nearer,
+        }  # fmt: skip
+    counts = {text: int(places.any(axis=1).sum()) for text, places in broken.items()}
+    return [text.format(f"{count:,}") for text, count in counts.items() if count]
+
+
+def answer_remarks(point: CheckedPoint) -> Iterator[str]:
+    """Yield what a reviewer should know of answers that can have been given."""
+    rows, distances = point.rows, point.distances
+    with np.errstate(invalid="ignore"):
+        unsorted = int((np.diff(distances, axis=1) < -tolerance(distances[:, 1:])).any(axis=1).sum())
+    if unsorted:
+        yield f"the answers to {unsorted:,} queries are not in order"
+    found, due = places(point.truth.rows[:, : point.count], rows), point.truth.due(point.count)
+    due = np.full(len(rows), point.count) if due is None else due
+    hits = ((found >= 0) & (found < due[:, None])).sum(axis=1)
+    by_rows = float(share_of_due(hits, due).mean())
+    if point.recall - by_rows > RECALL_APART:
+        yield (
+            f"its recall is {point.recall:.4f} by distances and {by_rows:.4f} by rows: many rows are nearly"
+            " as near as the k-th"
+        )

@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.results.file import truth_mark
-from ann_benchmarks.results.measurement import share_of_due
 from ann_benchmarks.results.truth import Truth
 
 from ..files import truth_name
@@ -17,13 +16,9 @@ from ..manifest import BundledDataset, Manifest
 from .reading import array_of, opened_file
 from .rules import Findings
 
-if TYPE_CHECKING:
-    from .points import CheckedPoint
-
 FACTS = ("rows", "dimension", "metric", "queries")
 FARTHEST = {"euclidean": np.inf, "manhattan": np.inf, "angular": 2.0, "hamming": 1.0, "jaccard": 1.0}
 NOISE = 1e-5  # of a distance in single precision
-RECALL_APART = 0.01  # by which recall by distances may exceed that by rows without a word
 OWN = "take the dataset's own, and write the bundle again"
 _BLOCK = 1 << 24  # comparisons at once
 
@@ -158,49 +153,3 @@ def _truth_problems(
             yield "has nearer rows under a filter than there are without one"
         if different_distances(rows, distances, whole).any():
             yield "has another distance of a row under a filter than without one"
-
-
-def impossible_answers(point: "CheckedPoint") -> list[str]:
-    """Say which answers no search of this dataset can give, else where they contradict the truth."""
-    rows, distances, truth = point.rows, point.distances, point.truth
-    none, twice = rows < 0, int(repeats(rows).sum())
-    rules = {
-        f"has rows that a dataset of {point.facts.rows:,} has not": rows.max() >= point.facts.rows,
-        f"has a row twice in the answers to {twice:,} queries": twice,
-        "has rows after the end of an answer": (np.diff(none.astype(np.int8), axis=1) < 0).any(),
-        "has rows without a distance, or distances without a row": (np.isposinf(distances) != none).any(),
-    }
-    if found := [text for text, is_broken in rules.items() if is_broken]:
-        return found
-    ordered = np.sort(distances, axis=1)
-    width = min(ordered.shape[1], truth.distances.shape[1])
-    best, last = truth.distances[:, :width], truth.distances[:, -1:]
-    with np.errstate(invalid="ignore"):
-        nearer = (places(truth.rows, rows) < 0) & (rows >= 0) & (distances < last - tolerance(last))
-        broken = {
-            "has answers to {} queries that are nearer than the true nearest rows": (
-                ordered[:, :width] < best - tolerance(best)),
-            "has other distances than the truth of the same rows, for {} queries": (
-                different_distances(rows, distances, truth)),
-            "has rows that would be among the true nearest of {} queries, and are not": nearer,
-        }  # fmt: skip
-    counts = {text: int(places.any(axis=1).sum()) for text, places in broken.items()}
-    return [text.format(f"{count:,}") for text, count in counts.items() if count]
-
-
-def answer_remarks(point: "CheckedPoint") -> Iterator[str]:
-    """Yield what a reviewer should know of answers that can have been given."""
-    rows, distances = point.rows, point.distances
-    with np.errstate(invalid="ignore"):
-        unsorted = int((np.diff(distances, axis=1) < -tolerance(distances[:, 1:])).any(axis=1).sum())
-    if unsorted:
-        yield f"the answers to {unsorted:,} queries are not in order"
-    found, due = places(point.truth.rows[:, : point.count], rows), point.truth.due(point.count)
-    due = np.full(len(rows), point.count) if due is None else due
-    hits = ((found >= 0) & (found < due[:, None])).sum(axis=1)
-    by_rows = float(share_of_due(hits, due).mean())
-    if point.recall - by_rows > RECALL_APART:
-        yield (
-            f"its recall is {point.recall:.4f} by distances and {by_rows:.4f} by rows: many rows are nearly"
-            " as near as the k-th"
-        )
