@@ -54,7 +54,7 @@ class Kind(NamedTuple):
     holds: Callable[[CheckedPoint], Any]
 
 
-class Need(NamedTuple):
+class Spec(NamedTuple):
     """What is stored of a kind of results: attributes by their names, and what they can be by what is raw.
 
     `stored` are always there, of a|b one; `only` are of no other result, either, and `may` of no other, but
@@ -89,59 +89,59 @@ _ROUNDS = Kind("rounds", lambda p: ROUNDS in p.attrs or MARK in p.attrs)
 _SEARCH = Kind("a search for a recall", lambda p: {"target_recall", "target_value"} & p.attrs.keys())
 _PERCENTILES = " ".join(f"latency_{name}" for name in PERCENTILES)
 ROWS = (
-    Need("figures", _RESULT, "its answers", answer_figures,
+    Spec("figures", _RESULT, "its answers", answer_figures,
         "candidates recall_low recall_high run_recalls name build_arguments expect_extra batch_mode truth"),
-    Need("figures", _FILTERED, "its answers", filtered_figures,
+    Spec("figures", _FILTERED, "its answers", filtered_figures,
         only="completeness short_answers queries_without_matches selectivity",
         may="completeness_low completeness_high short_answers_low short_answers_high deciles"),
-    Need("figures", _RESULT, "the seconds of its runs", run_figures,
+    Spec("figures", _RESULT, "the seconds of its runs", run_figures,
         "run_count run_seconds run_started qps_mean best_search_time asking_seconds runs_disagree"
         " runs_measured_again warmup started_at ended_at"),
-    Need("figures", _RESULT, "its latencies", latency_figures, f"{QUERIES} run_p50 {_PERCENTILES}"),
-    Need("figures", _RESULT, "the parts of its build", build_figures, "build_time index_size"),
-    Need("figures", Kind("an exact search", lambda p: p.recall > 1 - CLOSE), may=EXACT_SEARCH),
-    Need("attributes", _RESULT, stored="cpu cores memory_bytes kernel python framework_version command_line"),
-    Need("attributes", _NEW, stored=PARTS),
-    Need("attributes", _SEVERAL, stored="qps_low qps_high"),
-    Need("timings", _ALONE, "its latencies", sequence_figures),
-    Need("timings", Kind("a batch", lambda p: p.series.batch), "its latencies", batch_figures),
-    Need("attributes", _CLIENTS, stored="clients_were_limit", only="clients loop active_seconds queries_asked"
+    Spec("figures", _RESULT, "its latencies", latency_figures, f"{QUERIES} run_p50 {_PERCENTILES}"),
+    Spec("figures", _RESULT, "the parts of its build", build_figures, "build_time index_size"),
+    Spec("figures", Kind("an exact search", lambda p: p.recall > 1 - CLOSE), may=EXACT_SEARCH),
+    Spec("attributes", _RESULT, stored="cpu cores memory_bytes kernel python framework_version command_line"),
+    Spec("attributes", _NEW, stored=PARTS),
+    Spec("attributes", _SEVERAL, stored="qps_low qps_high"),
+    Spec("timings", _ALONE, "its latencies", sequence_figures),
+    Spec("timings", Kind("a batch", lambda p: p.series.batch), "its latencies", batch_figures),
+    Spec("attributes", _CLIENTS, stored="clients_were_limit", only="clients loop active_seconds queries_asked"
         " queries_counted query_order driver client_cpu_share client_cpu_seconds_per_query",
         may="asked_duration asked_queries answers_shortened queries_answered_aside"),
-    Need("timings", _CLOSED, "its latencies and seconds", closed_figures, only="clients_waiting_share"),
-    Need("timings", _OPEN, "its latencies and its rate", open_figures, only="queries_due rate service_p50"
+    Spec("timings", _CLOSED, "its latencies and seconds", closed_figures, only="clients_waiting_share"),
+    Spec("timings", _OPEN, "its latencies and its rate", open_figures, only="queries_due rate service_p50"
         " service_p99 queries_unanswered clients_late_seconds lead_in_seconds steady_state",
         may="clients_all_busy_share closed_loop_rate relaxation_seconds objective_trials"),
-    Need("timings", _RESULT, "the CPUs that there are", cpu_figures),
-    Need("timings", Kind("clients of format 2", lambda p: _CLIENTS.holds(p) and "result_format" in p.attrs),
+    Spec("timings", _RESULT, "the CPUs that there are", cpu_figures),
+    Spec("timings", Kind("clients of format 2", lambda p: _CLIENTS.holds(p) and "result_format" in p.attrs),
         "the share of their CPU (client_cpu_share)", client_figures),
-    Need("attributes", Kind("queries by pgbench", lambda p: p.series.driver == "pgbench"),
+    Spec("attributes", Kind("queries by pgbench", lambda p: p.series.driver == "pgbench"),
         only="pgbench_version"),
-    Need("attributes", _SERVER, only="server", stored="postgres_version load_time index_build_time settings"
+    Spec("attributes", _SERVER, only="server", stored="postgres_version load_time index_build_time settings"
         " given_settings version_names"),
-    Need("attributes", Kind("an external server", lambda p: p.attrs.get("server") == "external"),
+    Spec("attributes", Kind("an external server", lambda p: p.attrs.get("server") == "external"),
         only="server_address"),
-    Need("attributes", _HERE, stored="machine_busy_share server_cpu_seconds_per_query table_size"
+    Spec("attributes", _HERE, stored="machine_busy_share server_cpu_seconds_per_query table_size"
         " index_blocks_hit_per_query index_blocks_read_per_query table_blocks_hit_per_query"
         " table_blocks_read_per_query shared_buffers"),
-    Need("attributes", Kind("runs of clients", lambda p: _CLIENTS.holds(p) and not _ROUNDS.holds(p)),
+    Spec("attributes", Kind("runs of clients", lambda p: _CLIENTS.holds(p) and not _ROUNDS.holds(p)),
         stored="queries_answered_aside"),
-    Need("attributes", _ROUNDS, only=f"{MARK} {ROUNDS}",
+    Spec("attributes", _ROUNDS, only=f"{MARK} {ROUNDS}",
         may=f"rounds_requested rounds_ended run_sent_once {CHAIN} {TURNS}"),
-    Need("attributes", stored=f"{CHAIN} {TURNS}",
+    Spec("attributes", stored=f"{CHAIN} {TURNS}",
         kind=Kind("rounds since format 2", lambda p: _ROUNDS.holds(p) and "result_format" in p.attrs)),
-    Need("attributes", _SEARCH, only="target_parameter target_value target_trials", may=OVERSTATED),
-    Need("attributes", Kind("a warm-up", lambda p: p.attrs.get("warmup") not in (None, "off")),
+    Spec("attributes", _SEARCH, only="target_parameter target_value target_trials", may=OVERSTATED),
+    Spec("attributes", Kind("a warm-up", lambda p: p.attrs.get("warmup") not in (None, "off")),
         only="warmup_queries warmup_seconds", may="warmup_settled"),
-    Need("series", _TIER, "its series", tier_facts),
-    Need("tier", Kind("a tier of memory", lambda p: p.series.tier_memory[-3:] not in ("", "all")),
+    Spec("series", _TIER, "its series", tier_facts),
+    Spec("tier", Kind("a tier of memory", lambda p: p.series.tier_memory[-3:] not in ("", "all")),
         "its series", tier_memory, "tier_ram tier_available|tier_available_at_start"),
-    Need("series", Kind("shards", lambda p: p.series.shards), "their rows", shard_figures),
-    Need("series", Kind("shards that are asked by their cells", lambda p: p.series.shard_probes),
+    Spec("series", Kind("shards", lambda p: p.series.shards), "their rows", shard_figures),
+    Spec("series", Kind("shards that are asked by their cells", lambda p: p.series.shard_probes),
         stored="shard_rows searched_rows_share"),
-    Need("series", Kind("a series with cold caches", lambda p: p.series.is_cold), "its series",
+    Spec("series", Kind("a series with cold caches", lambda p: p.series.is_cold), "its series",
         lambda p: {"warmup": {"off"}}),
-    Need("dataset", _RESULT, "the bundle", dataset_facts, "dataset distance"),
+    Spec("dataset", _RESULT, "the bundle", dataset_facts, "dataset distance"),
 )  # fmt: skip
 TEXTS = {"cpu", "kernel", "python", "framework_version", "command_line", "name", "warmup", "postgres_version"}
 ALTERNATIVES = ("asked_duration", "asked_queries")  # one run ends after a time or after a number, not by both
