@@ -86,8 +86,7 @@ SAID = [
      "a recall of 0.95 (10 neighbours), 1 client, with 4 CPUs, on the disk gp3, with 1 GB of available RAM "
      "and shared_buffers of 1 GB, queries in the order zipf:1.1."),
     ([make_run("vchord", clients=1), make_run("hnsw", clients=32)], "Not measured",
-     "all of hnsw and vchord with 1 client under the same conditions; all of hnsw and vchord with 32 "
-     "clients under the same conditions"),
+     "hnsw and vchord under the same conditions, with 1 client and 32 clients"),
 ]  # fmt: skip
 
 
@@ -105,7 +104,7 @@ TOLD = [
     ([make_run("vchord"), *(steady("hnsw", m, build_arguments=BUILD % m) for m in (8, 16))], "Index",
      "hnsw (M=16)"),
     ([steady("a", 200, ram=1), steady("a", 300, ram="all"), steady("b", 100, ram="all")],
-     "a is faster, 1 client", "3 (2"),
+     "Times slower, 1 client", "3 (2"),
     ([steady("a", 2, index_kib=2048.0)], "Size", "2 MB"),
 ]  # fmt: skip
 

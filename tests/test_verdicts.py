@@ -47,7 +47,7 @@ def test_two_hits_of_5000_do_not_reverse_the_answer():
     text = said(runs)
     assert "In doubt: between recall 0.950 and 0.969" in text and "Queries/s, 1 client: 997" in text
     assert "a and b cannot be told apart (equally fast within 1" in text
-    assert "a is faster, 1 client: 1.05 (0." in text
+    assert "Times slower, 1 client: 1.05 (0." in text
 
 
 def speed(rate, recall, half=0.005, index="", **more):
@@ -157,7 +157,7 @@ def test_the_first_by_noise_has_an_interval_and_no_factor():
     rng = np.random.default_rng(13)
     runs = results([1, 1], turns(rng, 2, 12, 0.09, 0.98))
     text = said(runs)
-    assert "cannot be told apart (equally fast within" in text and "is faster, 1 client: 0." in text
+    assert "cannot be told apart (equally fast within" in text and "Times slower, 1 client: 0." in text
     (ratio,) = Comparison(1, runs, 0.95).contest.ratios().values()
     line = comparison("a", "b", ratio)
     assert line.startswith("a and b show no difference beyond noise (95% interval of the factor 0.")

@@ -14,7 +14,7 @@ from ann_benchmarks.views.choice import choose, ranking, sentence
 from ann_benchmarks.views.contenders import Recipe, build_seconds, contender_table, find_recipe
 from ann_benchmarks.views.filters import filter_statements
 from ann_benchmarks.views.memory import MemoryNeed, memory_in_short, memory_statements, needs
-from ann_benchmarks.views.parts import Statement, Table, listed
+from ann_benchmarks.views.parts import Statement, Table, first_names, listed
 from ann_benchmarks.views.workloads import insert_statements, write_statements
 
 RATE_WAS_GIVEN = "The throughput was given and says nothing about the algorithms: compare their latencies."
@@ -118,7 +118,7 @@ def describe_growth(run: Run, shown: Sequence[Comparison]) -> str:
     """
     rows, size, name = number(run, "rows"), run.metrics["indexsize"] * KIB, run.series.family
     if not rows:
-        return "The results do not state their number of rows; measure again with another one."
+        return "The results do not store how many rows they were measured with, so they say nothing of more."
     text = f"Measured with {rows:,.0f} rows."
     if (share := read_share(run)) >= WHOLE_SCAN:
         text += f" A query reads {share:.0%} of them with {name}, and takes longer the more there are"
@@ -191,10 +191,11 @@ def unmeasured(
         open_questions.append("many clients (run.py --clients 1,32)")
     elif compared and all(comparison.clients > 1 for comparison in compared):
         open_questions.append("one client (run.py --clients 1)")
-    open_questions += [
-        f"all of {listed(sorted(families))} with {comparison.client_text} under the same conditions"
-        for comparison in alone[:3]
-    ]
+    if alone:
+        loads = listed(list(dict.fromkeys(comparison.client_text for comparison in alone)))
+        open_questions.append(
+            f"{listed(first_names(sorted(families)))} under the same conditions, with {loads}"
+        )
     if not has_memory and not any(is_on_tier(run) for run in runs):
         open_questions.append("how much memory is needed (run.py --tiers mini)")
     if not has_writes:

@@ -70,7 +70,7 @@ def contender_table(
             name: factor_text(found, one.standings[fastest], one.standings[name])
             for name, found in ratios.items()
         }
-        columns[f"{fastest} is faster, {one.client_text}"] = [
+        columns[f"Times slower, {one.client_text}"] = [
             factors.get(name, "1" if name == fastest and factors else UNKNOWN) for name in names
         ]
         columns[f"p99 (ms), {one.client_text}"] = [
