@@ -11,6 +11,7 @@ from .tampered import HonestBundle, Try, table
 pytestmark = pytest.mark.thorough
 # Attributes, by the beginnings of their names, and which tamperings of them nothing shows.
 DESCRIBE = (
+    *("build_sql", "query_sql", "rows", "scanned_share"),
     *("command_line", "disk", "file_system", "python", "name", "version_names", "given_settings"),
     *(
         "settings",
@@ -40,8 +41,16 @@ BOUNDED = (
     *("latency_", "asking_seconds", "build_time", "candidates", "client_cpu", "clients_waiting_share"),
     *("clients_late_seconds", "ended_at", "started_at", "index_size", "lead_in_seconds", "service_p"),
     *("asked_duration", "run_p50", "run_started", "dist_comps", "target_value", "run_recalls", "rate"),
-    *("result_format", "queries_asked", "queries_unanswered", "active_seconds", "completeness_"),
-    *("short_answers_", "target_"),
+    *(
+        "run_server_cpu_seconds",
+        "run_index_blocks_hit",
+        "result_format",
+        "queries_asked",
+        "queries_unanswered",
+        "active_seconds",
+        "completeness_",
+    ),
+    *("short_answers_", "target_", "run_server_cpu_seconds", "run_index_blocks_hit"),
 )
 # What a point says of its machine, where no other point of its curve and no system.json is beside it.
 MACHINE = ("cpu", "cores", "kernel", "memory_bytes", "framework_version", "part_version", "warmup")

@@ -201,7 +201,9 @@ def test_only_what_is_listed_reaches_plugins_and_what_they_start(workspace, monk
         given |= {"ANN_BENCHMARKS_VARIABLES": "MODEL, OTHER", "ANN_BENCHMARKS_PG_PASSWORD": "pass"}
         given |= {"ANN_BENCHMARKS_PG_SERVER": "embedded", "ANN_BENCHMARKS_PG_DATA": str(folder / "server")}
         monkeypatch.setattr(type(workspace), "environment", workspace.environment | given)
-        done = workspace.run("--algorithm", "peeking")
+        done = run_program(
+            "run.py", *workspace.command("--algorithm", "peeking")[2:], env=workspace.environment
+        )
     assert (done.returncode, done.stderr) == (0, "")
     found = {name: Path(name).read_bytes() for name in ("plugin", "server", "pooler") if Path(name).exists()}
     assert found.keys() >= {"plugin", "server"} and ("pooler" in found or not shutil.which("pgbouncer"))

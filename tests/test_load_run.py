@@ -8,6 +8,7 @@ import math
 import os
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from distributed import LocalCluster
 from ann_benchmarks.algorithms.bruteforce.module import ExactScan
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.distance import rounded_up
+from ann_benchmarks.fields.series import series_of
+from ann_benchmarks.fields.titles import short_names
 from ann_benchmarks.jobs.plan import _other_load
 from ann_benchmarks.load.clients import open_clients
 from ann_benchmarks.load.request import Load, Objective
@@ -319,11 +322,15 @@ def test_clients_on_other_machines_are_refused_by_an_algorithm_without_them():
 def test_plots_draw_every_series(folder: Path):
     if not (folder / "results/small").exists():  # this test is run alone
         measured(folder)
-    series = sorted(path.name for path in (folder / "results/small/10").iterdir())
+    folders = sorted((folder / "results/small/10").iterdir())
+    series = [path.name for path in folders]
     out = run(folder, "plot.py", "-y", "p50", "--series", "all", "-o", "all.svg")
     assert f"algorithms: {len(series)}" in out
     drawn = set(re.findall(r"<!-- (.*?) -->", (folder / "all.svg").read_text()))
-    assert set(series) <= drawn
+    with ExitStack() as opened:
+        found = [opened.enter_context(h5py.File(next(one.iterdir()))) for one in folders]
+        names = short_names(series_of(file.attrs, file.attrs["algo"]) for file in found)
+    assert {*names.values()} <= drawn
     if "ivfflat" in series:
         assert "found for recall 0.9" in drawn
 

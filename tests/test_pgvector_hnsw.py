@@ -36,9 +36,11 @@ def test_sizes_are_written_as_the_framework_writes_them(plugin_server: Server, c
     algorithm.fit(clustered(1000, 16, seed=11))
     algorithm.done()
     out = capsys.readouterr().out
-    assert [line.split()[0] for line in out.splitlines()] == ["loaded", "estimate", "index"]
+    assert [line.split()[0] for line in out.splitlines()] == ["loaded", "estimate", "index", "index"]
     said = re.findall(r"[\d.,]+( ?)[MG]B", out)
-    assert len(said) == 4 and set(said) == {" "}  # of the estimate, of the index, and its estimate again
+    assert len(said) == 6 and set(said) == {
+        " "
+    }  # of the estimate, the index twice, and its share of the cache
 
 
 @pytest.fixture

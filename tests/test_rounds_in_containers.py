@@ -201,5 +201,5 @@ def test_a_race_in_containers_that_is_interrupted_leaves_nothing(docked) -> None
     until(lambda: list(Path("storage").rglob("turn")) and len(docked.containers()) == 2)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130 and errors.endswith("the same command begins it anew\n")
+    assert process.returncode == 130 and errors.endswith("the same command begins anew\n")
     until(lambda: not docked.containers() and docked.lock_is_free())

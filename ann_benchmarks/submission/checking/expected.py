@@ -286,7 +286,12 @@ def shard_figures(p: CheckedPoint) -> Mapping[str, Expected]:
 
 def dataset_facts(p: CheckedPoint) -> Mapping[str, Expected]:
     """Return what follows from the dataset."""
-    found: dict[str, Expected] = {"dataset": {p.dataset}, "distance": {p.facts.metric}}
+    found: dict[str, Expected] = {
+        "dataset": {p.dataset},
+        "distance": {p.facts.metric},
+        "rows": near(float(p.facts.rows), 0.5),
+        "scanned_share": (0.0, 1.0),
+    }
     if p.truth.matches is not None:
         found["selectivity"] = near(float(p.truth.matches.mean()) / p.facts.rows, ROUNDING)
     return found
