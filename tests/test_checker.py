@@ -65,7 +65,7 @@ def test_the_page_has_every_rule_and_no_other():
 def test_the_command_needs_no_server_and_says_all_of_a_bundle(bundle: Path):  # noqa: F811
     remake(bundle, division="open")
     done = check(bundle, "--data", measured() / "data")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
     text = done.stdout
     assert text.splitlines()[-1].startswith("passed, with ")
     for said in ("jane@example.org", "part 1.2.3", "1,000 rows of 8", "part-c2", "4 points in 2 series"):

@@ -38,9 +38,7 @@ def test_sizes_are_written_as_the_framework_writes_them(plugin_server: Server, c
     out = capsys.readouterr().out
     assert [line.split()[0] for line in out.splitlines()] == ["loaded", "estimate", "index", "index"]
     said = re.findall(r"[\d.,]+( ?)[MG]B", out)
-    assert len(said) == 6 and set(said) == {
-        " "
-    }  # of the estimate, the index twice, and its share of the cache
+    assert len(said) == 6 and set(said) == {" "}  # of estimate, index and cache
 
 
 @pytest.fixture

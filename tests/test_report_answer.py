@@ -42,10 +42,10 @@ SAID = [
      "Take vchord. With 1 client, vchord is the fastest: 2 times as fast as hnsw (95% interval 1.63 to 2.46, "
      "4 rounds)."),
     ([make_run("vchord", (200, 202, 198), **FEW_ROUNDS), make_run("hnsw", **FEW_ROUNDS)], "In short",
-     "vchord is ahead: 2 times as fast as hnsw (95% interval 1.61 to 2.49), measured in 3 rounds, too few to "
+     "vchord is ahead: 2 times as fast as hnsw (95% interval 1.23 to 3.25), measured in 3 rounds, too few to "
      "be believed."),
     ([make_run("vchord", (200,), **ROUND), make_run("hnsw", (100,), **ROUND)], "In short",
-     "2 times as fast as hnsw, single runs, measured in 1 round, too few to be believed."),
+     "2 times as fast as hnsw (95% interval 1.16 to 3.45), measured in 1 round, too few to be believed."),
     ([make_run("vchord", (200, 202, 198), **FEW_ROUNDS), steady("hnsw", 100, **OTHER_ROUNDS)],
      "In short", ", measured in rounds of their own, at different times."),
     ([make_run(name, (r, r * 1.01, r, r), **ROUNDS, **BUSY) for name, r in (("a", 200), ("b", 100))], "In",
@@ -104,7 +104,7 @@ TOLD = [
     ([make_run("vchord"), *(steady("hnsw", m, build_arguments=BUILD % m) for m in (8, 16))], "Index",
      "hnsw (M=16)"),
     ([steady("a", 200, ram=1), steady("a", 300, ram="all"), steady("b", 100, ram="all")],
-     "Times slower, 1 client", "3 (2"),
+     "Times slower, 1 client", "3 (1.84"),
     ([steady("a", 2, index_kib=2048.0)], "Size", "2 MB"),
 ]  # fmt: skip
 
@@ -150,15 +150,17 @@ def test_the_answer_in_short():
     one = [steady("hnsw", 100), steady("vchord", 200), make_run("ivf", (199, 201, 200))]
     assert said(one, "In short") == (
         "Take vchord, or any of them: nothing else tells them apart. With 1 client, vchord and ivf cannot be"
-        " told apart (equally fast within 1.31 times), and vchord is 2 times as fast as hnsw (95% interval"
-        " 1.53 to 2.61), measured once, at different times."
+        " told apart (equally fast within 1.81 times), and vchord is 2 times as fast as hnsw (95% interval"
+        " 1.1 to 3.62), measured once, at different times."
     )
     two = [*memory_of({1: 10, 2: 90, "all": 100}), *memory_of({1: 190, 2: 199, "all": 200}, "vchord")]
     assert said(two, "In short").startswith("Take vchord. With 1 client, vchord is ahead: 2 times as fast")
     assert "With 1 GB of RAM, the least at which all were measured: with 1 client, vchord is ahead: 19" in (
         said(two, "Holds for")
     )
-    assert "To keep 80% of the throughput, vchord needs 1 GB of RAM" in said(two, "Cost")
+    assert "To keep 80% of the throughput, 1 GB of RAM may suffice for vchord, which is not sure" in said(
+        two, "Cost"
+    )
     assert "The smallest tier had 1 GB, more than the index: less may do." in said(two, "Cost")
     few_queries = [replace(run, series=run.series.replaced(distinct_queries=32)) for run in two]
     assert said(few_queries, "In short") == said(two, "In short")
@@ -166,7 +168,7 @@ def test_the_answer_in_short():
     assert said([*few_queries, make_run("hnsw"), make_run("vchord")], "Memory") == ""
     only_one_has_less = [*memory_of({1: 10, 2: 90, "all": 100}), *memory_of({2: 199, "all": 200}, "vchord")]
     assert "With 2 GB of RAM, the least at which all" in said(only_one_has_less, "Holds for")
-    assert "with 1 GB, others were measured and it was not" in said(only_one_has_less, "Cost")
+    assert "The smallest tier had 1 GB; it has no result with 1 GB." in said(only_one_has_less, "Cost")
 
 
 def test_tiers_with_plenty_are_as_good_as_all_memory():

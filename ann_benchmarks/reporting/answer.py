@@ -156,7 +156,9 @@ def describe_cost(run: Run, need: Sequence[MemoryNeed]) -> str:
         texts.append(memory_in_short(own))
         least, missing = own[0].least, sorted({ram for one in own for ram in one.missing})
         limits = f"the smallest tier had {size_text(least)}"
-        limits += ", more than the index: less may do" if size and least > size else ""
+        limits += (
+            ", more than the index: less may do" if size and least > size and least not in missing else ""
+        )
         limits += f"; it has no result with {listed([size_text(ram) for ram in missing])}" if missing else ""
         texts.append(limits)
     return " ".join(map(sentence, texts)) or "Not known."

@@ -157,9 +157,11 @@ def private_in_file(
 
 def _texts(path: Path, content: bytes) -> Iterator[tuple[str, str]]:
     """Yield each text of a file that is not HDF5, and where it stands."""
-    if content.startswith(_PNG):
+    if path.suffix == ".png":
+        if not content.startswith(_PNG):
+            raise UserError("must be a PNG picture")
         yield from (("in a text of the picture", text) for text in _png_texts(content))
-    elif path.suffix not in _ENDS_OF_BINARY:
+    else:
         yield "in its text", content.decode(errors="replace")
 
 

@@ -15,6 +15,7 @@ from ann_benchmarks.common.names import LONGEST_FOLDER, name_problem
 from ann_benchmarks.common.text import plain, reason_of
 
 EXPERIMENT, PRICES, SYSTEM, REPORT = "experiment.yml", "prices.yml", "system.json", "report"
+LONGEST_FILE = LONGEST_FOLDER - 15  # bytes of a file's name: its copies have longer ones
 LONGEST_PATH = 1000  # characters of a file's path in the folder
 MOST_TEXT_BYTES = 256 << 20
 _BLOCK = 1 << 20
@@ -71,8 +72,10 @@ def file_in(folder: Path, name: str) -> Path:
 def checked_path(name: str) -> str:
     """Return the path of a file in the folder, as the manifest has it; UserError if it can lead elsewhere."""
     problem = f"has more than {LONGEST_PATH} characters" if len(name) > LONGEST_PATH else None
-    for part in name.split("/"):  # an absolute path begins with an empty part
+    *folders, last = name.split("/")  # an absolute path begins with an empty part
+    for part in folders:
         problem = problem or name_problem(part, LONGEST_FOLDER)
+    problem = problem or name_problem(last, LONGEST_FILE)
     if problem:
         raise UserError(f"'{shown(name)}' is not a path of a file in this folder: a part of it {problem}")
     return name

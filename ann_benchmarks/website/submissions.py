@@ -210,10 +210,12 @@ def copy_files(bundle: SubmittedBundle, folder: Path) -> Mapping[str, str]:
     """
     names = (MANIFEST, *bundle.manifest.files)
     copies = {name: name for name in names if is_inert(name)}
+    folders = {str(parent) for name in names for parent in PurePosixPath(name).parents}
     for name in names:
         source = file_in(bundle.folder, name)
         copy = copies.get(name) or f"{name}{AS_TEXT}"
-        while name not in copies and copy in copies.values():  # a bundle can have such a file on purpose
+        # A bundle can have such a file or folder on purpose.
+        while name not in copies and (copy in copies.values() or copy in folders):
             copy += AS_TEXT
         copies[name] = copy
         with scratch_path(folder / copy) as temporary:

@@ -15,6 +15,7 @@ from ann_benchmarks.fields.rows import OWN_DRIVER
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.load.request import QUERIES_A_CLIENT
 from ann_benchmarks.measure.filtering import filter_figures
+from ann_benchmarks.measure.observed import SPENT
 from ann_benchmarks.results.measurement import PARTS, completeness_of_each, recall_parts, run_throughputs
 from ann_benchmarks.statistics.intervals import mean_interval, share_interval
 from ann_benchmarks.statistics.percentiles import EFFECTIVE_SIZE, PERCENTILES, QUERIES
@@ -136,7 +137,9 @@ def run_figures(p: CheckedPoint) -> Mapping[str, Expected]:
     ends = {f"qps_{end}": near(value, by) if math.isfinite(value) else NOTHING
             for end, value in (former if is_former else mean_interval(rates))._asdict().items()}  # fmt: skip
     shown_run = min(seconds, key=lambda one: abs(one - best)) if p.is_open else min(seconds)
-    return {**ends, "qps_mean": near(p.qps, by), "best_search_time": closely(shown_run),
+    spent = {f"{name}_per_query": (min(each) * (1 - SAME), max(each) * (1 + SAME))
+             for name in SPENT if (each := p.numbers(f"run_{name}"))}  # fmt: skip
+    return {**ends, **spent, "qps_mean": near(p.qps, by), "best_search_time": closely(shown_run),
             "run_others_cpu": (0.0, 1.05), "run_sent_once": (0.0, 1.0)}  # fmt: skip
 
 
