@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "run.py", tiers:
     words = sys.argv[1:] if arguments is None else arguments
     if any(word.partition("=")[0] in EXPERIMENT_OPTIONS for word in words):
         status = carry_out(words, parser, run)
-        if "--build-only" not in words:
+        if {"--build-only", "--dry-run"}.isdisjoint(words):
             from ann_benchmarks.experiments.report import answer_experiment  # matplotlib takes a second
 
             answer_experiment(words, parser, every_job)

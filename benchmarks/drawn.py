@@ -89,7 +89,7 @@ def names_one(runs: Sequence[Run]) -> bool:
 
 
 def repetition(source: int, at: int, logarithms: np.ndarray, is_best: bool = False) -> MeasuredPoint:
-    """Return a repetition that was measured at an hour, of which only the best run may be stored."""
+    """Return a repetition measured at an hour; with `is_best`, only its best run is stored."""
     seconds = np.exp(-logarithms)
     started = datetime.fromtimestamp(3600 * at, timezone.utc).isoformat()
     attrs = {"best_search_time": seconds.min(), "started_at": started, "run_count": len(seconds)}
@@ -101,7 +101,7 @@ def equals(rng: np.random.Generator, rates: Throughputs) -> list[Run]:
     """Return two results that are equally fast at equal recall, with a point each near a recall of 0.99.
 
     The logarithm of the throughput falls with the effort, minus the logarithm of what is missed, as with real
-    indexes. Recalls are those of 1,000 queries, some of which are harder than others for both.
+    indexes. Recalls are those of 1,000 queries; some are harder than others for both indexes.
     """
     parts, neighbors, missed = 50, 200, 0.01  # of the queries; of a part's queries; of the neighbours
     slope, hardness = rng.uniform(-1.2, -0.4), rng.gamma(1.0, 1.0, parts)

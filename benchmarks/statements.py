@@ -91,7 +91,7 @@ def cases(args: argparse.Namespace) -> Iterator[Row]:
 
 
 def server(levels: np.ndarray, ram: int | str, rng: np.random.Generator | None = None, **more: Any) -> Run:
-    """Return a result on a tier with so many GB, with latencies where these are to be drawn."""
+    """Return a result on a tier with so many GB, with latencies if there is a generator to draw them."""
     run = drawn.result(more.pop("name", "a"), 0, levels, True, more.pop("recall", DrawnRecall(error=0.0)))
     low, high = mean_interval([1 / seconds for seconds in run.attrs["run_seconds"]])
     facts = {"qps_low": low, "qps_high": high, "cores": 2, "memory_bytes": 64 * GB, "clients": 1}

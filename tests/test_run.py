@@ -75,6 +75,14 @@ def test_points_are_measured_shown_and_not_repeated(workspace):
     assert workspace.results() == files
 
 
+def test_a_dry_run_says_what_a_run_would_take_and_keeps_nothing(workspace):
+    workspace.add_plugin("quick", "def query(self, v, n): return range(n)")
+    done = workspace.run("--algorithm", "quick", "--dry-run")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "dry run: nothing of this is kept" in done.stdout and "measuring 1 point" in done.stdout
+    assert not Path("results").exists()
+
+
 def test_points_on_other_vectors_of_the_same_name_are_measured_again(workspace):
     workspace.add_plugin("quick", ANSWER)
     assert workspace.run().returncode == 0

@@ -15,7 +15,7 @@ _SINCE_1_1 = ("rabitq8", "rabitq4")
 
 
 def check_form(name: str) -> str:
-    """Return a form's name; PostgresError where there is no such form."""
+    """Return a form's name; PostgresError for an unknown one."""
     if name not in FORMS:
         raise PostgresError(f"form '{name}' is not known: use one of {', '.join(FORMS)}")
     return name

@@ -69,12 +69,10 @@ def carry_out(words: Sequence[str], parser: argparse.ArgumentParser, run: Callab
             status = 1
         if status:
             failed.append(step.name)
-    if asked.dry_run:
-        pass  # nothing is measured that a report could show
-    elif is_build:
+    if is_build:
         left = [word for word in given if word != BUILD_ONLY]
         say(f"to measure: python run.py {shlex.join(report_arguments(experiment, left))}")
-    else:
+    elif not asked.dry_run:
         say(f"report: python report.py {shlex.join(report_arguments(experiment, given))}")
     if failed:
         say(f"not complete: {', '.join(failed)}; the same command goes on")

@@ -127,7 +127,7 @@ def describe_growth(run: Run, shown: Sequence[Comparison]) -> str:
             for one in shown
             if next(iter(one.standings)) == name
             for other, found in one.contest.ratios().items()
-            if found.is_sure and found.interval and read_share(one.fastest[other]) < WHOLE_SCAN
+            if found.is_sure and read_share(one.fastest[other]) < WHOLE_SCAN
         ]
         text += f": beyond {rounded(min(leads) * rows)} rows, its lead may be gone." if leads else "."
     memory = number(run, "tier_ram") or number(run, "memory_bytes")

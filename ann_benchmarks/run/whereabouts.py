@@ -27,7 +27,7 @@ class Locator:
         """Take what has a plug-in report it."""
         self._locate = locate
         self._known: dict[tuple[Any, ...], Mapping[str, Any]] = {}
-        self._said: set[str] = set()  # failures, each of which may be that of several plug-ins
+        self._said: set[str] = set()  # failures; several plug-ins may have the same
 
     def __call__(self, job: Job) -> Mapping[str, Any]:
         """Return the facts, with those of the job's tier."""

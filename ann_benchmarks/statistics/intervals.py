@@ -105,8 +105,9 @@ def _ends(queries: int) -> tuple[int, int]:
 def independent_count(values: Sequence[float]) -> float:
     """Return for how many independent values these count, in the order of time: two at least.
 
-    A drift makes neighbours alike: n count for n (1 - r) / (1 + r), with r their autocorrelation at lag 1, as
-    far as it is above 0. Its estimate from n values lies 1 / n too low; few values show none.
+    A drift makes neighbours alike: n count for n (1 - r) / (1 + r), with r their autocorrelation at lag 1, if
+    it is above 0 (Bayley and Hammersley 1946). Its estimate from n values lies 1 / n too low; few values show
+    none.
     """
     n = len(values)
     if n < FEWEST_FOR_LAG or not (spread := variance(values)):

@@ -166,7 +166,7 @@ def independent_runs(beyond: Sequence[np.ndarray]) -> float:
 
 
 def certain_size_by_runs(beyond: Sequence[np.ndarray]) -> float:
-    """Return that size as far as so many runs show it."""
+    """Return the size by runs, less what few runs leave uncertain."""
     return certain_size(size_by_runs(beyond), independent_runs(beyond) - 1)
 
 

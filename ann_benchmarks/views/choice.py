@@ -133,7 +133,7 @@ def ranking(comparison: Comparison, error_rate: float) -> str:
         is_sure = all(found.is_sure for found in ratios.values())
         return f"{who}, {name} is {'the fastest:' if is_sure else 'ahead:'} {behind}"
     bounds = [ratios[other].interval for other in alike if ratios[other].is_fair]
-    most = max((bound.high for bound in bounds if bound), default=0.0) if len(bounds) == len(alike) else 0.0
+    most = max(bound.high for bound in bounds) if len(bounds) == len(alike) else 0.0
     within = f" (equally fast within {three_digits(most)} times)" if most else ""
     above = [other for other in alike if not ratios[other].is_fair]
     within += f", because {listed(first_names(above))} had only higher recalls" if above else ""

@@ -95,8 +95,8 @@ def contender_table(
 
 
 def factor_text(found: Ratio, first: AtRecall, other: AtRecall) -> str:
-    """Write a ratio; by noise, the first of those measured in rounds is the first, and it too large."""
-    if found.is_fair and found.is_noise and found.rounds and found.interval:
+    """Write a ratio; its interval alone where noise hides who is first: being first is partly chance."""
+    if found.is_fair and found.is_noise and found.rounds:
         return " to ".join(map(three_digits, found.interval))
     return speedup_text(found, first.is_bound, other.is_bound)
 

@@ -89,8 +89,8 @@ def times_as_fast(found: Ratio, other: str) -> str:
 def lead_text(slower: Mapping[str, Ratio]) -> str:
     """Write how many times as fast the first is as each of the others, of many as the first of them."""
     texts = [times_as_fast(found, other) for other, found in slower.items()]
-    if texts and (nearest := next(iter(slower.values()))).interval:
-        texts[0] += f" ({nearest.certainty})"
+    if texts:
+        texts[0] += f" ({next(iter(slower.values())).certainty})"
     if len(texts) <= MOST_NAMED + 1:
         return listed(texts)
     rest = sorted(found.value for found in list(slower.values())[MOST_NAMED:])

@@ -34,7 +34,7 @@ class TableIndexes:
     def __init__(self, options: BuildOptions, rows: int, hooks: IndexHooks) -> None:
         """Take what the user chose for a table of `rows`; nothing is built yet."""
         self.kib = 0.0
-        self._buffers = 0  # bytes of shared_buffers that were last told
+        self._buffers = 0  # bytes of shared_buffers, as last printed
         self.facts: dict[str, Any] = {}
         self.kinds = attribute_kinds(options.attributes, rows, options.kinds)
         self.division = _division(options, self.kinds)  # None: there is one index of vectors

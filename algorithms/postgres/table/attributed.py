@@ -27,7 +27,7 @@ _WITHIN_THE_ROW = " WITH (toast_tuple_target = 8160)"
 class AttributedColumn(Column):
     """The vectors' column, for a table that has further columns; queries see the vectors' own alone.
 
-    These are attributes, and perhaps the rows' texts, of which the planner knows nothing.
+    These are attributes, and perhaps the rows' texts. The planner does not know the texts.
     """
 
     def __init__(

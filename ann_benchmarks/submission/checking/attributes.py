@@ -1,7 +1,7 @@
-"""What each attribute of a result must be: of which results it is stored, and what follows from what is raw.
+"""The table of attributes: which results store each, and which values its raw data allow.
 
-A row has what it is of, the attributes that such results store, and what these can be by the answers,
-latencies and seconds that a result has. A new attribute is a name in a row.
+A row names a kind of result, the attributes that such results store, and what computes their values from
+answers, latencies and seconds. A new attribute is a name in a row.
 """
 
 import math

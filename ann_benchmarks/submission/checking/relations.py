@@ -33,7 +33,7 @@ Problems = Iterator[str]
 
 
 def broken_arrays(point: CheckedPoint) -> Iterator[tuple[str, str]]:
-    """Yield the rule and what is wrong with latencies, histogram and lists, of which the rest is computed."""
+    """Yield the rule and the fault of latencies, histogram and lists: all else is computed from them."""
     times, edges, counts = point.times, point.edges, point.counts
     different, runs = len(np.unique(times)), point["run_count"]
     number, lengths = point["latency_queries"], {name: len(point.numbers(name)) for name in LISTS}
