@@ -1,6 +1,6 @@
 """Counts the names, comments, messages and sizes that the house avoids: `python -m tests.house`.
 
-A count above its limit fails, and so does a limit that the count has fallen below: limits only fall.
+A count above its limit fails. Limits only fall: lower one where its count has fallen.
 """
 
 import ast
@@ -68,7 +68,7 @@ NEGATED_NOUN = r"\b(is|are) (no(?! longer| lower)|none)\b"  # "is no longer" is 
 RULES = (
     Rule("functions named by a preposition or pronoun", find_names, 0, "a verb, or a noun for a property"),
     Rule("comments that are a relative clause", match_lines(RELATIVE), 1, "a sentence"),
-    Rule('"is no X" and "is none"', match_lines(NEGATED_NOUN), 3, "what must be true"),
+    Rule('"is no X" and "is none"', match_lines(NEGATED_NOUN), 2, "what must be true"),
     Rule("functions with more than 7 parameters", find_wide, 0, "a value that holds what belongs together"),
     Rule("files with more than 300 lines", find_long, 9, "two files that can be read alone"),
 )
@@ -89,7 +89,7 @@ def main() -> int:
             print(*found, f"write {rule.instead} instead", sep="\n")
         elif len(found) < rule.limit:
             print(f"lower this limit in tests/house.py to {len(found)}")
-        failed |= len(found) != rule.limit
+        failed |= len(found) > rule.limit
     return int(failed)
 
 
