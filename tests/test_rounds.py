@@ -18,9 +18,10 @@ from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, read_share, read
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.load.warmup import SENT_ONCE, Caches, warm_up
-from ann_benchmarks.measure import loaded_point, rounds
+from ann_benchmarks.measure import loaded_point, rounds, turns_taken
 from ann_benchmarks.measure.answers import filled
-from ann_benchmarks.measure.rounds import Contenders, Enter, EnteredJob, Keep, Turn, delete_partial_result
+from ann_benchmarks.measure.rounds import Contenders, Enter, EnteredJob, Keep, Turn
+from ann_benchmarks.measure.turns_taken import delete_partial_result
 from ann_benchmarks.monitoring import NoMonitor
 from ann_benchmarks.results.file import iter_result_paths, read_attributes, read_result
 from ann_benchmarks.run.progress import conclusions
@@ -102,6 +103,7 @@ def test_caches_are_unused_until_a_turn_has_been_taken(monkeypatch) -> None:
     points = SimpleNamespace(
         set_arguments=lambda *arguments: None, measure_runs=measure_runs,
         measured=lambda arguments, measure, before: (measure(), {}), kills=SimpleNamespace(reason=str),
+        searches=0,
     )  # fmt: skip
     monkeypatch.setattr(rounds, "open_monitor", lambda *arguments: NoMonitor())
     unused, jobs = {"a"}, []
@@ -132,7 +134,7 @@ def test_caches_are_unused_until_a_turn_has_been_taken(monkeypatch) -> None:
 @pytest.mark.parametrize("mark", ["mine", "another"])
 def test_of_a_point_that_fails_nothing_stays_of_these_rounds(tmp_path, monkeypatch, mark: str) -> None:
     path = tmp_path / "result.hdf5"
-    monkeypatch.setattr(rounds, "read_attributes", lambda path: {"rounds": "mine"})
+    monkeypatch.setattr(turns_taken, "read_attributes", lambda path: {"rounds": "mine"})
     path.write_text("half of it")
     delete_partial_result(path, {"rounds": mark})
     assert path.exists() == (mark == "another")
@@ -412,7 +414,7 @@ def test_each_turn_uses_the_index_of_its_own(tmp_path, monkeypatch, plugin_serve
     said: list = []
     contenders = Contenders()
     used = [str(jobs[-1].definition)]  # the one that enters last
-    unused, expected = set(chosen), []
+    unused, expected, has_searched = set(chosen), [], []
     try:
         for job in jobs:
             contenders.carry_out(Enter(JobRequest(job)), said.append)
@@ -423,6 +425,7 @@ def test_each_turn_uses_the_index_of_its_own(tmp_path, monkeypatch, plugin_serve
                 if ram and used[-1] != used[-2]:
                     unused.add(used[-1])
                 expected.append(Caches.UNUSED if used[-1] in unused else Caches.WARM)
+                has_searched.append(used[-1] not in used[1:-1])
                 unused.discard(used[-1])
             for job in jobs:  # which takes no turn
                 contenders.carry_out(Keep(job.label(), {"rounds": "mark"}, is_last=False), said.append)
@@ -448,5 +451,7 @@ def test_each_turn_uses_the_index_of_its_own(tmp_path, monkeypatch, plugin_serve
     assert len(plans) == 2 and all(len(names) == 1 for names in plans.values())
     assert len(set().union(*plans.values())) == 2
     assert sorted(trials)[:2] == [0, 0]
-    assert found == expected
-    assert ram or found.count(Caches.UNUSED) == 2  # once for each, by whichever clients
+    assert found == [
+        Caches.WARM if sent_all else caches for caches, sent_all in zip(expected, has_searched, strict=True)
+    ]
+    assert ram or expected.count(Caches.UNUSED) == 2  # once for each, by whichever clients

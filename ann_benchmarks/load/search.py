@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,8 @@ def highest_rate(is_kept_at: Callable[[float], bool], closed_loop_rate: float) -
 
 
 ROUNDING = 1e-9  # of a mean of recalls
+USUAL_SLOPE = 2.0  # of the logit of a recall, by the logarithm of the place
+MOST_SLOW = 3  # guesses
 FINEST = 0.01  # of the value's place: a smaller difference in effort does not show in the figures
 
 
@@ -63,16 +65,22 @@ class Found:
 
 
 def smallest_reaching(
-    target: float, values: Sequence[Any], recall_of: Callable[[Any], float], granularity: float
+    target: float,
+    values: Sequence[Any],
+    recall_of: Callable[[Any], float],
+    granularity: float,
+    first: int | None = None,
 ) -> Found:
     """Search `values`, ascending, for the smallest, within 1%, of which `recall_of` is at least `target`.
 
     That recall grows with the value is all that is supposed. The next value is guessed where a straight line
     between the two nearest measurements meets the target, in the logarithm of the value's place and the
-    logit of the recall, which is nearly one for indexes in use; a guess that takes too little off the
-    interval is followed by its middle. `granularity` is the smallest step of a recall, as of one answer.
+    logit of the recall, which is nearly one for indexes in use; after two guesses that take too little off
+    the interval comes its middle. `granularity` is the smallest step of a recall, as of one answer. `first`
+    is the place that is tried first, if a likely one is known.
     """
     measured: dict[int, float] = {}
+    target -= ROUNDING
 
     def recall_at(place: int) -> float:
         if place not in measured:
@@ -80,62 +88,41 @@ def smallest_reaching(
         return measured[place]
 
     low, high = -1, len(values)  # places known, or taken, to fail and to reach it
-    place = _first(len(values))
-    halve = False
-    target -= ROUNDING
+    place = min(high - 1, round(math.sqrt(high))) if first is None else first
+    slow = 0  # guesses in a row that took less than half off the interval
     while high - low > max(1, FINEST * high) or high == len(values) > low + 1:
         width = high - low
         if recall_at(place) >= target:
             high = place
         else:
             low = place
-        halve = high - low > width / 2 and not halve
-        place = _next(low, high, len(values), measured, target, granularity, halve)
+        slow = slow + 1 if high - low > width / 2 else 0
+        if slow < MOST_SLOW:
+            guess = _crossing(low, high, measured, target, granularity)
+        else:
+            slow = 0
+            ends = low + 1, 9 * (low + 1) if high == len(values) else high + 1
+            guess = round(math.sqrt(ends[0] * ends[1] or ends[1] / 9)) - 1
+        farthest = min(len(values) - 1, 8 * (low + 1)) if high == len(values) else high - 1
+        place = min(max(guess, low + 1), farthest)
     if high == len(values):
         return Found(values[-1], measured[len(values) - 1], False, len(measured))
     return Found(values[high], measured[high], True, len(measured))
 
 
-def _first(places: int) -> int:
-    return min(places - 1, max(0, round(math.sqrt(places))))
+def _crossing(low: int, high: int, measured: Mapping[int, float], target: float, granularity: float) -> int:
+    """Return the place at which the line through the two nearest measurements reaches the target.
 
-
-def _next(
-    low: int,
-    high: int,
-    places: int,
-    measured: dict[int, float],
-    target: float,
-    granularity: float,
-    halve: bool,
-) -> int:
-    """Return a place strictly between two others, the first of them below 0 or the second at the end."""
-    if high == places:  # nothing has reached it yet
-        known = sorted(measured)[-2:]
-        guess = _crossing(known, measured, target, granularity) if len(known) == 2 else None
-        if guess is None or guess <= low:
-            guess = 3 * (low + 1)
-        return min(max(guess, low + 1), min(places - 1, 8 * (low + 1)))
-    if low < 0:  # everything has reached it
-        known = sorted(measured)[:2]
-        guess = _crossing(known, measured, target, granularity) if len(known) == 2 else None
-        if guess is None or halve or guess >= high:
-            guess = high // 3
-        return min(max(guess, 0), high - 1)
-    guess = None if halve else _crossing([low, high], measured, target, granularity)
-    if guess is None:
-        guess = round(math.sqrt((low + 1) * (high + 1))) - 1
-    return min(max(guess, low + 1), high - 1)
-
-
-def _crossing(known: list[int], measured: dict[int, float], target: float, granularity: float) -> int | None:
-    """Return the place at which the line through two measurements reaches the target; None if it does not."""
-    logits = [_logit(measured[place], granularity) for place in known]
-    rise = logits[1] - logits[0]
-    if rise <= 0:
-        return None
+    A single measurement, or two of the same recall, have a line of the usual slope through the nearest one.
+    """
+    known = sorted(measured)
+    known = known[:2] if low < 0 else known[-2:] if high not in measured else [low, high]
     logs = [math.log(place + 1) for place in known]
-    at = logs[0] + (_logit(target, granularity) - logits[0]) * (logs[1] - logs[0]) / rise
+    logits = [_logit(measured[place], granularity) for place in known]
+    nearest = 0 if low < 0 else -1
+    rise = logits[-1] - logits[0]
+    slope = rise / (logs[-1] - logs[0]) if rise > 0 else USUAL_SLOPE
+    at = logs[nearest] + (_logit(target, granularity) - logits[nearest]) / slope
     return math.ceil(math.exp(min(at, 60.0)) - 1 - 1e-9)
 
 

@@ -59,6 +59,7 @@ class Points:
         self.one_by_one = Subject(plugin, queries.copied_vectors(), *how, check=check)
         self.at_once = Subject(plugin, queries.copied_batch(), *how, check=check)
         self.plugin = plugin
+        self.searches = 0  # times that all queries were answered in a search
         self.kills = Kills(request.conditions)
 
     def share(self, most_repeats: int, known_answers: dict[str, np.ndarray]) -> None:
@@ -185,6 +186,7 @@ class Points:
     def answers(self) -> np.ndarray:
         """Have all queries answered once with the arguments as set; (queries, at least count)."""
         load = self.procedure.load
+        self.searches += 1
         return self.loaded(load).answers() if load is not None else measure(self.one_by_one, False).neighbors
 
     def measure_runs(

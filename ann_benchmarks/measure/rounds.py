@@ -7,7 +7,7 @@ run/rounds.py decides whose turn it is.
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,12 @@ from ann_benchmarks.load.warmup import SENT_ONCE, Caches
 from ann_benchmarks.monitoring import NoMonitor, Phases
 from ann_benchmarks.monitoring.monitor import Recording
 from ann_benchmarks.plugin import Plugin
-from ann_benchmarks.results.file import read_attributes
 
 from .answers import filled
 from .job import build, open_monitor, opened
 from .points import Points
 from .storing import now
-from .turns_taken import TurnsTaken, forget
+from .turns_taken import TurnsTaken, delete_partial_result, forget, is_of_others
 
 MOST_REPEATS = 100  # of a job's turns that others have disturbed
 
@@ -186,11 +185,10 @@ class EnteredJob:
                 else:
                     contender.save(self._path(place), facts["rounds"])
 
-    def found(self) -> Iterator[Mapping[str, Any]]:
-        """Yield what the search for its points' arguments has found."""
-        for contender in self.contenders.values():
-            if contender.found_facts:
-                yield self.points.store.index_facts | contender.found_facts
+    def found(self) -> list[Mapping[str, Any]]:
+        """Return what the search for its points' arguments has found."""
+        every = [contender.found_facts for contender in self.contenders.values()]
+        return [self.points.store.index_facts | facts for facts in every if facts]
 
     def _path(self, place: int) -> Path:
         """Return where a point's result is stored, in the folder of the environment as far as it is known."""
@@ -218,9 +216,16 @@ class EnteredJob:
             self.points.set_arguments(arguments, contender.found_facts)
             return contender, self.points.measure_runs(numbers, caches, completes=False)[0]
         contender = TurnsTaken(now())
-        runs, contender.found_facts = self.points.measured(
-            arguments, lambda: self.points.measure_runs(numbers, caches), found_before
-        )
+        before = self.points.searches
+
+        def measure_first() -> list[Measured]:
+            has_searched = self.points.searches > before  # so that every query was sent
+            runs = self.points.measure_runs(numbers, Caches.WARM if has_searched else caches)
+            if has_searched and caches is Caches.UNUSED:
+                runs[0].facts[SENT_ONCE] = 1.0
+            return runs
+
+        runs, contender.found_facts = self.points.measured(arguments, measure_first, found_before)
         self.contenders[turn.point] = contender
         return contender, runs[0]
 
@@ -273,25 +278,6 @@ class Contenders:
 def answered_alike(job: Job) -> str:
     """Return a key that jobs share if the same query arguments give the same answers, whatever the load."""
     return str((job.dataset, job.count, job.definition, replace(job.procedure, load=None)))
-
-
-def is_of_others(path: Path, facts: Mapping[str, Any]) -> bool:
-    """Whether there is a result that was not measured in the rounds of these facts, nor in cut ones."""
-    try:
-        attrs = read_attributes(path) if path.exists() else facts
-    except UserError:  # it is damaged
-        return False
-    return attrs.get("rounds") != facts.get("rounds") and not (
-        "rounds" in attrs and "rounds_ended" not in attrs
-    )
-
-
-def delete_partial_result(path: Path, facts: Mapping[str, Any]) -> None:
-    """Delete the result that the rounds of these facts have stored of a point, which has failed since."""
-    with suppress(UserError, OSError):  # damaged, or gone
-        if read_attributes(path).get("rounds") == facts.get("rounds"):
-            path.unlink()
-            forget(path)
 
 
 def smaller(run: Measured) -> Measured:

@@ -58,11 +58,14 @@ class TargetSearch:
             runs = measure_runs()
             if self.recalls(neighbors_of(runs)).mean() >= self.target - ROUNDING:
                 return runs, self._facts(search, known.value, True, 0) | selection_facts(known.overstated)
-        found_facts = self.search(search)
+        found_facts = self.search(search, first_place(found_before, search))
         return measure_runs(), found_facts
 
-    def search(self, search: SearchedArgument) -> dict[str, Any]:
-        """Set the smallest query argument that reaches the recall; return what is stored of the search."""
+    def search(self, search: SearchedArgument, first: int | None = None) -> dict[str, Any]:
+        """Set the smallest query argument that reaches the recall; return what is stored of the search.
+
+        `first` is the place among its values that is tried first.
+        """
         plugin = self.subject.plugin
         tried: dict[int, np.ndarray] = {}
 
@@ -78,7 +81,7 @@ class TargetSearch:
         doing, quiet = f"searching {search.parameter}", self.subject.quiet
         with tqdm(desc=doing, unit="value", disable=quiet, leave=False) as bar:
             step = 1 / (len(self.subject.queries) * self.subject.count)
-            found = smallest_reaching(self.target, search.values, recall_of, step)
+            found = smallest_reaching(self.target, search.values, recall_of, step, first)
         plugin.set_query_arguments(*search.arguments(found.value))
         if not found.is_reached:
             self._say_missed(found.recall, f"at {search.parameter}={found.value}, its largest value")
@@ -98,6 +101,15 @@ class TargetSearch:
             "target_value": value,
             "target_trials": trials,
         }
+
+
+def first_place(found: Sequence[Mapping[str, Any]], search: SearchedArgument) -> int | None:
+    """Return the place of the value that another index has found last: similar ones need a similar value."""
+    known = [
+        str(facts["target_value"]) for facts in found if facts.get("target_parameter") == search.parameter
+    ]
+    places = {str(value): place for place, value in enumerate(search.values)} if known else {}
+    return next((places[value] for value in reversed(known) if value in places), None)
 
 
 def selection_facts(overstated: float | None) -> dict[str, float]:

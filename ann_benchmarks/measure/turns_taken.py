@@ -1,6 +1,7 @@
 """What a point has measured in the rounds so far: beside its result on the disk, while the race goes on."""
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -13,6 +14,7 @@ from ann_benchmarks.common.files import atomic_path
 from ann_benchmarks.common.text import DAMAGE
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.monitoring.monitor import Recording
+from ann_benchmarks.results.file import read_attributes
 
 SUFFIX = ".turns"
 _ARRAYS = ("times", "neighbors", "answered", "numbers")  # of a run; the others are plain
@@ -67,3 +69,22 @@ def forget(result: Path) -> None:
     """Delete what lies beside a point's result."""
     with suppress(OSError):
         result.with_suffix(SUFFIX).unlink()
+
+
+def is_of_others(path: Path, facts: Mapping[str, Any]) -> bool:
+    """Whether there is a result that was not measured in the rounds of these facts, nor in cut ones."""
+    try:
+        attrs = read_attributes(path) if path.exists() else facts
+    except UserError:  # it is damaged
+        return False
+    return attrs.get("rounds") != facts.get("rounds") and not (
+        "rounds" in attrs and "rounds_ended" not in attrs
+    )
+
+
+def delete_partial_result(path: Path, facts: Mapping[str, Any]) -> None:
+    """Delete the result that the rounds of these facts have stored of a point, which has failed since."""
+    with suppress(UserError, OSError):  # damaged, or gone
+        if read_attributes(path).get("rounds") == facts.get("rounds"):
+            path.unlink()
+            forget(path)

@@ -15,7 +15,8 @@ from ann_benchmarks.common.text import say, warn
 from ann_benchmarks.jobs.events import Failure, Finished, PointDone, TurnDone
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, shares_of_budget
-from ann_benchmarks.measure.rounds import Enter, Keep, Resume, Turn, delete_partial_result
+from ann_benchmarks.measure.rounds import Enter, Keep, Resume, Turn
+from ann_benchmarks.measure.turns_taken import delete_partial_result
 from ann_benchmarks.results.measurement import CHAIN, TURNS, next_link
 from ann_benchmarks.statistics.contests import FEWEST_ROUNDS
 

@@ -21,7 +21,8 @@ from ann_benchmarks.common.text import warn
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Failure, PointDone, WorkloadDone
 from ann_benchmarks.jobs.job import Job, JobRequest
-from ann_benchmarks.measure.rounds import Enter, Keep, RoundsRequest, is_of_others
+from ann_benchmarks.measure.rounds import Enter, Keep, RoundsRequest
+from ann_benchmarks.measure.turns_taken import is_of_others
 
 from ..outcomes import log_path
 from ..request import Request
