@@ -49,7 +49,7 @@ def highest_rate(is_kept_at: Callable[[float], bool], closed_loop_rate: float) -
 
 
 ROUNDING = 1e-9  # of a mean of recalls
-USUAL_SLOPE = 2.0  # of the logit of a recall, by the logarithm of the place
+USUAL_SLOPE = 1.5  # of the logit of a recall, by the logarithm of the place
 MOST_SLOW = 3  # guesses
 FINEST = 0.01  # of the value's place: a smaller difference in effort does not show in the figures
 
