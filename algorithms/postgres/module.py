@@ -18,11 +18,10 @@ from .index.divisions import DivisionMaker
 from .index.fitting import IndexedTable
 from .index.querying import QueriedTable
 from .index.table_indexes import CHOICES
-from .servers import Server
+from .servers import Server, TieredServers
 from .servers.caches import warm_index
 from .servers.extension import RequiredExtension
 from .servers.releases import InstallableExtension
-from .servers.tiering import tiered_server
 from .servers.whereabouts import check_parking, known_facts
 from .statistics import PostgresStatistics
 from .table import KINDS, Column, SmallLabelsKind, column_of, is_sparse
@@ -112,9 +111,9 @@ class PostgresANN(InstallableExtension, QueriedTable):
         return None
 
     @classmethod
-    def simulated_server(cls, restart_command: str | None) -> Any:
-        """Return the server that tiers give less memory, CPUs and I/O."""
-        return tiered_server(restart_command)
+    def simulated_server(cls) -> Any:
+        """Return the servers that tiers give less memory, CPUs and I/O."""
+        return TieredServers()
 
     # What a subclass uses
 

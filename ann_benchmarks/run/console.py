@@ -22,7 +22,7 @@ from ann_benchmarks.results.warnings import FIGURE, gathered
 from ann_benchmarks.statistics.intervals import interval_text
 from ann_benchmarks.statistics.percentiles import least_queries
 
-from .outcomes import JobOutcome
+from .worker import JobOutcome
 
 MOST_ROWS = 12  # of the table at the end
 MOST_POINTS = 40  # in a table

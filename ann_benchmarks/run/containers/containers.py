@@ -23,10 +23,8 @@ from ann_benchmarks.jobs.events import Failure, PointDone, WorkloadDone
 from ann_benchmarks.jobs.job import Job, JobRequest
 from ann_benchmarks.measure.rounds import Enter, Keep, RoundsRequest, is_of_others
 
-from ..outcomes import log_path
 from ..request import Request
-from ..simulation import Simulation, Terms
-from ..worker import NoWorker
+from ..worker import NoWorker, Simulation, Terms, log_path
 from .engine import Image, find_image, remove_all, start_guard
 from .sandbox import (
     ContainerAccount,
