@@ -23,7 +23,7 @@ from .servers.caches import warm_index
 from .servers.extension import RequiredExtension
 from .servers.releases import InstallableExtension
 from .servers.whereabouts import check_parking, known_facts
-from .statistics import PostgresStatistics
+from .statistics.watch import PostgresStatistics
 from .table import KINDS, Column, SmallLabelsKind, column_of, is_sparse
 from .table.attributed import TEXT, VECTOR
 from .table.conditions import labels_column
@@ -329,7 +329,7 @@ class PostgresANN(InstallableExtension, QueriedTable):
             server.stop()
 
 
-def _drop_leftovers(server: Server, connection: psycopg.Connection[Any]) -> None:
-    from .topology.citus_cluster import drop_abandoned
+def _drop_leftovers(connection: psycopg.Connection[Any]) -> None:
+    from .topology.citus import drop_abandoned
 
-    drop_abandoned(server, connection)
+    drop_abandoned(connection)

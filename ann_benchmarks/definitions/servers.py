@@ -21,7 +21,6 @@ ENGINES = (
 POOLERS = (
     "pgbouncer:session",  # a client has a server connection for itself
     "pgbouncer:transaction",  # clients share server connections, which have the settings from their start on
-    "pgbouncer:transaction-local",  # the same, and each query sets its own settings by SET LOCAL
 )
 
 

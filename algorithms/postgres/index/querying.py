@@ -206,7 +206,6 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
         statement = self.statement(X[0], n)
         self._forget_plans()
         if statement.has_filter:
-            self._indexed.check_clients(statement.settings, clients)
             self._explain_later(X)
         self._session_count = n
         return statement
@@ -244,8 +243,6 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
             self.end_sessions()
             self._forget_plans()
             statement = self.statement(q, n)
-            if statement.has_filter:
-                self._indexed.check_clients(statement.settings, 1)
             self._session = open_session(statement)
             self._session_count = n
         return self._session

@@ -16,7 +16,7 @@ from psycopg import pq
 from ..errors import PostgresError, refusal
 from ..servers.libpq import SHARED_BACKENDS, backend_of, connect
 from ..settings import apply_settings
-from ..statistics import CLIENT_APPLICATION, flush_statement
+from ..statistics.counters import CLIENT_APPLICATION, flush_statement
 from .statement import CUSTOM_FIRST, QueryStatement, load_libraries, plan_names, set_and_check
 
 STATEMENT = b"ann_query"

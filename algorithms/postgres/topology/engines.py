@@ -16,7 +16,7 @@ from ..servers.extension import RequiredExtension
 from ..servers.libpq import connect
 from ..session.session import QuerySession
 from ..session.statement import QueryStatement, changed
-from ..statistics import ServerWatch
+from ..statistics.watch import ServerWatch
 from ..table import METRICS, Column, VectorColumn
 from .cells import Cells
 
@@ -85,9 +85,6 @@ class Engine:
     def prepare(self, server: Server) -> tuple[str, ...]:
         """Make sure that a server has the extensions that the engine takes; return their names."""
         return ()
-
-    def check(self, servers: Sequence[Server]) -> None:
-        """Raise PostgresError where these servers, which run already, cannot be asked."""
 
     def open(self, shards: Sequence["Shard"], column: Column) -> None:
         """Be ready to ask these shards."""

@@ -15,7 +15,7 @@ from .. import catalog
 from ..catalog import SCHEMA
 from ..errors import PostgresError, refusal
 from ..servers.libpq import settings_elsewhere
-from ..statistics import CLIENT_APPLICATION
+from ..statistics.counters import CLIENT_APPLICATION
 from ..table import Column
 from .engines import CoordinatorEngine, Neighbors
 from .shard import FLUSH_VIEW, SETTINGS_VIEW, Shard

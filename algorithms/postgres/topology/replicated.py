@@ -21,11 +21,11 @@ from ..servers.machine import drop_from_cache
 from ..session.session import SessionFacts
 from ..session.statement import QueryStatement, changed
 from ..settings import settable
-from ..statistics import ServerWatch
+from ..statistics.watch import ServerWatch
 from ..table import Column
 from ..writing.table import WritableTable
+from . import SeveralWatch
 from .replica import Replica, WrittenLog, replayed, sampled_lag, settled, watching_connection, written
-from .watch import SeveralWatch
 
 _SYNCHRONOUS = "synchronous_standby_names"
 _PAUSE_SECONDS = 60.0  # until a standby has come to a place in the log where it can pause
