@@ -50,7 +50,6 @@ class PostgresANN(InstallableExtension, QueriedTable):
     }
 
     def __init__(self, metric: str) -> None:
-        """Remember the metric; nothing is started before fit."""
         if metric not in self.metrics:
             known = ", ".join(self.metrics)
             raise PostgresError(f"{type(self).__name__} has no metric '{metric}': it has {known}")

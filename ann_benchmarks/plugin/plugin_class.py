@@ -72,7 +72,6 @@ class PluginClass:
     """What a plug-in offers before anything is constructed; `constructor` is its class or function."""
 
     def __init__(self, constructor: Any) -> None:
-        """Take the class."""
         self.constructor = constructor
 
     def installed_versions(self) -> dict[str, str]:

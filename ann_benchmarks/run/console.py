@@ -36,7 +36,6 @@ class Console:
     """
 
     def __init__(self, jobs: Sequence[Job] = ()) -> None:
-        """Take the jobs that are shown; nothing is reported yet."""
         in_turn = any(job.procedure.rounds for job in jobs)  # a race shows the time that is left itself
         self._points = 0 if in_turn else sum(len(job.points) for job in jobs)
         self._done = 0

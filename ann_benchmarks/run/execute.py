@@ -54,7 +54,6 @@ class Executor:
     """Runs jobs at a workplace."""
 
     def __init__(self, request: Request, workplace: Workplace) -> None:
-        """Nothing is started yet."""
         self._request, self._workplace, self.simulation = request, workplace, workplace.simulation
 
     def run(

@@ -82,7 +82,6 @@ class NoWorker:
     keeps_log = False
 
     def __init__(self, problem: str) -> None:
-        """Take what is wrong."""
         self._problem = problem
         self.pipe, theirs = multiprocessing.Pipe(duplex=False)
         theirs.close()

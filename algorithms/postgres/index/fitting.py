@@ -40,7 +40,6 @@ class IndexedTable:
     _where = ""  # what tells the servers that answer from others that have the same table
 
     def __init__(self, extension: RequiredExtension, metric: str, hooks: IndexHooks) -> None:
-        """Take what the plug-in describes; nothing is started yet."""
         self.enter_phase: Callable[[str], object] = lambda phase: None  # called with each phase's name
         self.table: catalog.LoadedTable | None = None
         self.versions: dict[str, str] = {}  # the index depends on them

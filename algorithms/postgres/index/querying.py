@@ -27,7 +27,6 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
     """Queries on one table, with the settings of the point that is measured."""
 
     def __init__(self, indexed: IndexedTable) -> None:
-        """Take the table, which is not there before fit; nothing is connected yet."""
         self._indexed = indexed
         self._contender_settings: Mapping[str, str] = {}
         self._query_settings: Mapping[str, str] = {}

@@ -113,7 +113,6 @@ class QuerySession(PreparedSession):
     _executed = STATEMENT.decode()  # what EXECUTE calls the statement
 
     def __init__(self, statement: QueryStatement) -> None:
-        """Connect, prepare the statement, and check its plan."""
         super().__init__(statement.parameters, CLIENT_APPLICATION, statement.extensions)
         self._statement, self.has_filter = statement, statement.has_filter
         self.encode, self.formats = statement.encoder(), statement.formats

@@ -263,7 +263,6 @@ class WaitSampler:
     """
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        """Start to sample."""
         self._connection = connection
         self._seen: Counter[str] = Counter()
         self._done = threading.Event()

@@ -73,7 +73,6 @@ class Engine:
     router: Router | None = None  # finds the shards of a query; None: all are asked
 
     def __init__(self, extension: RequiredExtension) -> None:
-        """Take the extension of the plug-in."""
         self._extension = extension
 
     def statement(
@@ -153,15 +152,12 @@ class CoordinatorEngine(Engine):
         return statement
 
     def watch(self, flush: Callable[[], None]) -> ServerWatch:
-        """Return what observes the coordinator."""
         return ServerWatch(self.server, self.table, None, flush)
 
     def revive(self) -> None:
-        """Have the coordinator answer."""
         self.server.revive()
 
     def forget(self) -> None:
-        """Begin anew, with other tables."""
         self.facts, self._explained = {}, None
 
     def _explain(self, shards: Sequence["Shard"], statement: "CoordinatorStatement") -> None:
@@ -208,7 +204,6 @@ class CoordinatorStatement(QueryStatement):
             check_settings(number, expected, found.get(number, {}))
 
     def flush(self, connection: psycopg.Connection[Any]) -> None:
-        """Have the sessions on the shards flush their statistics, too."""
         with self._attributing():
             for sql in self.flushes:
                 connection.execute(sql)

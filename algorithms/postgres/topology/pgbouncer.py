@@ -157,7 +157,6 @@ class PgBouncer:
     """One pgbouncer in front of a server of our own."""
 
     def __init__(self, program: PoolerProgram) -> None:
-        """Take the program; nothing is started yet."""
         self._program = program
         self._process: subprocess.Popen[bytes] | None = None
         self._server: LocalServer | None = None  # the pooler was started for it

@@ -83,8 +83,6 @@ class PooledTable(IndexedTable):
         return statement
 
     def watch(self, flush: Callable[[], None]) -> SeveralWatch:
-        """Return what observes the server and the pooler in runs."""
-
         def flush_all() -> None:
             flush()
             self._flush_shared()
@@ -106,7 +104,6 @@ class PooledTable(IndexedTable):
         return facts
 
     def cool(self) -> None:
-        """Stop the pooler and the server, and drop its files from the system's cache."""
         self._pooler.stop()
         super().cool()
 

@@ -38,7 +38,6 @@ class PooledStatement(QueryStatement):
         return f"SELECT {', '.join(['pg_backend_pid()', *values])}"
 
     def session_class(self) -> type[Any]:
-        """Return the class of its sessions."""
         return PooledSession
 
     def check_values(self, values: Sequence[str | None]) -> None:
@@ -64,7 +63,6 @@ class PooledSession(QuerySession):
     """A session whose statements run on a server connection of its own, or on whichever is free."""
 
     def __init__(self, statement: PooledStatement) -> None:
-        """Connect, prepare the statement, and check its plan and settings."""
         self._pooled = statement
         try:
             super().__init__(statement)

@@ -178,7 +178,6 @@ class WrittenLog:
     """
 
     def __init__(self) -> None:
-        """Nothing was seen yet."""
         self._seen: list[tuple[float, int]] = []  # s of perf_counter, bytes; both ascending
         self._held: float | None = None  # since when, s of perf_counter
 

@@ -85,7 +85,6 @@ class ShardedTable(IndexedTable):
         return self._current
 
     def make(self, X: Any, column: Column, options: BuildOptions) -> None:
-        """Load the vectors and build the indexes, unless they are there from an earlier run."""
         if is_sparse(X):
             raise PostgresError("shards have no sparse vectors: leave --shards out")
         count, rows = len(self._shards), X.shape[0]
@@ -101,23 +100,19 @@ class ShardedTable(IndexedTable):
         self._open()
 
     def statement(self, q: Any, n: int, settings: Mapping[str, str], rerank: int | None) -> QueryStatement:
-        """Return the query for the n nearest rows, in sessions with these settings; `q` is one of many."""
         each = [shard.statement(q, n, settings, rerank) for shard in self._shards]
         neighbors = Neighbors(n, self._shards[0].form, self._metric, each[0].column, rerank)
         return self._engine.statement(self._shards, each, neighbors)
 
     @property
     def session_settings(self) -> Mapping[str, str]:
-        """What the user has set for the sessions."""
         return self._shards[0].session_settings
 
     @property
     def index_kib(self) -> float:
-        """Size of all indexes in KiB."""
         return sum(shard.index_kib for shard in self._shards)
 
     def watch(self, flush: Callable[[], None]) -> SeveralWatch:
-        """Return what observes all servers in runs; `flush` has sessions flush their statistics after one."""
         coordinator = self._engine.watch(flush)
         other = ("coordinator", coordinator) if coordinator else None
         return SeveralWatch([shard.watch(flush) for shard in self._shards], other, is_asked=True)
@@ -148,7 +143,6 @@ class ShardedTable(IndexedTable):
                 shard.cool()
 
     def resume(self) -> bool:
-        """Have queries use these indexes; return whether others may have pushed one out of the caches."""
         is_pushed_out = False
         for shard in self._shards:
             with self._enter_shard(shard):
@@ -157,7 +151,6 @@ class ShardedTable(IndexedTable):
         return is_pushed_out
 
     def recover(self) -> None:
-        """Have all servers answer, reserve the tables again, and warm what the servers have lost."""
         for shard in self._shards:
             with self._enter_shard(shard):
                 shard.recover()
@@ -165,7 +158,6 @@ class ShardedTable(IndexedTable):
         self._open()
 
     def release(self) -> None:
-        """Let other runs use the tables; the servers run on."""
         self._engine.close()
         for shard in self._shards:
             shard.release()

@@ -152,7 +152,6 @@ class Containers:
         files: Sequence[Path],
         simulation: Simulation | None,
     ) -> None:
-        """Take what is requested and the files of the dataset; nothing is started yet."""
         self._client, self._request, self._files = client, request, files
         self._storage = request.storage or Path("storage")
         self._simulation = simulation
