@@ -47,7 +47,7 @@ RUN = {
     "--warmup": N, "--target-recall": N, "--debug-single-query": F, "--workload": T,
     "--writers": N, "--write-rate": N, "--write-mix": MIXES, "--loaded": N, "--autovacuum": F,
     "--tiers": TIERS,
-    "--tier-method": T, "--restart-command": T, "--experiment": T, "--mini": F, "--scheduler": T,
+    "--tier-method": T, "--experiment": T, "--mini": F, "--scheduler": T,
 }  # fmt: skip
 # A command, the words that it is always given, and its options.
 COMMANDS = {

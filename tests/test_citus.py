@@ -15,8 +15,7 @@ from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 from ann_benchmarks.algorithms.postgres.topology import citus
-from ann_benchmarks.algorithms.postgres.topology.citus import CitusEngine
-from ann_benchmarks.algorithms.postgres.topology.citus_cluster import CITUS, drop_abandoned
+from ann_benchmarks.algorithms.postgres.topology.citus import CITUS, CitusEngine, drop_abandoned
 
 from .postgres_fixtures import SMALL, copied
 from .programs import temporary_folder
@@ -153,7 +152,7 @@ def test_a_shard_that_dies_loses_the_point_and_the_next_goes_on(with_citus):
 
 def test_what_a_killed_run_has_left_is_dropped_before_anything_else(with_citus, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(citus, "drop_citus", lambda server, connection: None)
+        patch.setattr(citus, "drop_citus", lambda connection: None)
         with fitted("citus"):
             pass
     assert len(left(with_citus)) > 3
@@ -161,7 +160,7 @@ def test_what_a_killed_run_has_left_is_dropped_before_anything_else(with_citus, 
         server._required_libraries.remove(CITUS)
         server.restart(SMALL)
         with server.connect() as connection:
-            drop_abandoned(server, connection)
+            drop_abandoned(connection)
     assert left(with_citus) == []
 
 
@@ -169,7 +168,7 @@ def test_a_part_that_is_still_its_own_table_is_dropped(with_citus, monkeypatch):
     with fitted("citus") as algorithm:
         true = algorithm.time_queries(QUERIES, K)[1]
         (part, *_) = algorithm._indexed._engine._parts
-        monkeypatch.setattr(citus, "drop_citus", lambda server, connection: None)
+        monkeypatch.setattr(citus, "drop_citus", lambda connection: None)
     monkeypatch.undo()
     monkeypatch.setattr(servers, "_current", with_citus[0])
     monkeypatch.setattr(servers, "_shards", {number: with_citus[number] for number in range(1, COUNT + 1)})

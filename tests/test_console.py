@@ -11,8 +11,8 @@ from ann_benchmarks.load.request import Load
 from ann_benchmarks.results.remarks import remarks
 from ann_benchmarks.run.console import MOST_POINTS, MOST_ROWS, Console, point_text, summary
 from ann_benchmarks.run.containers.wire import MessageReader, write_message
-from ann_benchmarks.run.outcomes import JobOutcome
-from ann_benchmarks.run.progress import RoundsProgress, time_left
+from ann_benchmarks.run.race import RoundsProgress, time_left
+from ann_benchmarks.run.worker import JobOutcome
 from ann_benchmarks.statistics.intervals import Interval
 
 DEFINITION = Definition("a", "A", "m", "t", [], [], False)
@@ -86,7 +86,7 @@ def test_the_time_left_is_the_least_of_what_ends_a_race():
 
 def test_without_a_terminal_a_race_says_little(capsys, monkeypatch):
     moments = iter([0.0, 4.0, 8.0, 11.0, 15.0])
-    monkeypatch.setattr("ann_benchmarks.run.progress.time.monotonic", lambda: next(moments))
+    monkeypatch.setattr("ann_benchmarks.run.race.time.monotonic", lambda: next(moments))
     with RoundsProgress(Rounds(number=10), None, True) as progress:
         for number, running in enumerate((5, 5, 3, 3), 1):
             progress.turn(number, running)

@@ -16,7 +16,7 @@ import yaml
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
-from ann_benchmarks.installing.export import RECORD, content_of, digest, export
+from ann_benchmarks.installing.export import content_of, export
 
 from .test_contract import ALGORITHMS, PLUGINS, THEIR_PYTHON, needs_checkout, run, stand_in, their_copy
 
@@ -69,7 +69,6 @@ def test_exactly_the_plugins_are_copied(checkout, definitions, capsys):
     before = files(checkout)
     export(checkout, definitions)
     assert files(checkout) - before == {
-        RECORD,
         *(f"{ALGORITHMS}/{name}/{file}" for name in ("one", "two")
           for file in ("module.py", "Dockerfile", "config.yml")),
         *(f"{ALGORITHMS}/shared/{file}" for file in
@@ -111,34 +110,18 @@ def test_one_algorithm_is_copied_with_what_it_needs(checkout, definitions, capsy
         export(checkout, definitions, "none")
 
 
-def test_an_earlier_export_is_replaced(checkout, definitions, capsys):
+def test_nothing_that_is_there_is_replaced(checkout, definitions, capsys):
     export(checkout, definitions)
     (checkout / ALGORITHMS / "one/__pycache__").mkdir()  # it ran there
-    (definitions / "one/module.py").rename(definitions / "one/other.py")
+    (definitions / "two/module.py").write_text("x = 2\n")
     capsys.readouterr()
     export(checkout, definitions)
     assert capsys.readouterr().out.splitlines()[:3] == [
-        "one: replaced, 3 files", "shared: there already", "two: there already"
+        "one: there already", "shared: there already",
+        f"two: left alone, because another one is there; to have this one, rm -r {checkout / ALGORITHMS}/two"
+        " and export again",
     ]  # fmt: skip
-    assert files(checkout / ALGORITHMS / "one") == {"other.py", "Dockerfile", "config.yml"}
-    shutil.copytree(definitions / "one", checkout / "kept")
-    (definitions / "one/other.py").rename(definitions / "one/module.py")
-    export(checkout, definitions)  # and back to what was exported before the last one
-    assert files(checkout / ALGORITHMS / "one") == {"module.py", "Dockerfile", "config.yml"}
-
-
-def test_what_was_changed_there_is_kept(checkout, definitions, capsys):
-    export(checkout, definitions)
-    changed = checkout / ALGORITHMS / "one/module.py"
-    changed.write_text("x = 2\n")
-    for folder in ("one", "two"):
-        (definitions / folder / "module.py").write_text("x = 3\n")
-    capsys.readouterr()
-    with pytest.raises(UserError, match=r"not exported, because changed in .*/algorithms since: one; remove"):
-        export(checkout, definitions)
-    assert changed.read_text() == "x = 2\n"
-    assert (checkout / ALGORITHMS / "two/module.py").read_text() == "x = 3\n"
-    assert "one: left alone, because it was changed there since" in capsys.readouterr().out
+    assert (checkout / ALGORITHMS / "two/module.py").read_text() == "x = 1\n"
 
 
 def test_what_is_not_ours_is_left_alone(checkout, definitions, capsys):
@@ -148,7 +131,7 @@ def test_what_is_not_ours_is_left_alone(checkout, definitions, capsys):
     assert (checkout / ALGORITHMS / "one/module.py").read_text() == "theirs\n"
     assert (checkout / ALGORITHMS / "two").is_symlink()
     said = capsys.readouterr().out
-    assert f"one: left alone, because another one is there; to have this one, remove {checkout}" in said
+    assert f"one: left alone, because another one is there; to have this one, rm -r {checkout}" in said
     assert "install.py" not in said  # nothing of ours is there to be built
     shutil.rmtree(checkout / ALGORITHMS / "one")
     export(checkout, definitions)
@@ -198,12 +181,17 @@ def test_a_folder_that_cannot_be_written_is_one_line(checkout, definitions):
 
 
 AGAIN_AND_AGAIN = """
+import shutil
 import sys
 from pathlib import Path
 from ann_benchmarks.installing.export import export
 print("ready", file=sys.stderr, flush=True)
 while True:
     for definitions in sys.argv[2:]:
+        for name in ("one", "shared", "two"):
+            if (place := Path(sys.argv[1], "ann_benchmarks/algorithms", name)).exists():
+                shutil.rmtree(Path(sys.argv[1], "trash"), ignore_errors=True)
+                place.rename(Path(sys.argv[1], "trash"))  # whole, too
         export(Path(sys.argv[1]), Path(definitions))
 """
 
@@ -216,7 +204,7 @@ def test_killed_at_any_moment_each_folder_is_whole_or_not_there(tmp_path, checko
         for name in names:
             for i in range(30):
                 (folder / name / f"part{i}.py").write_text(f"{folder} {i}")
-    whole = {digest(content_of(folder / name)) for folder in (definitions, other) for name in names}
+    whole = [content_of(folder / name) for folder in (definitions, other) for name in names]
     chance = random.Random(1)
     for _ in range(6):
         command = [sys.executable, "-c", AGAIN_AND_AGAIN, str(checkout), str(definitions), str(other)]
@@ -229,10 +217,11 @@ def test_killed_at_any_moment_each_folder_is_whole_or_not_there(tmp_path, checko
         assert process.wait() == -signal.SIGKILL
         for name in names:
             place = checkout / ALGORITHMS / name
-            assert not place.exists() or digest(content_of(place)) in whole
+            assert not place.exists() or content_of(place) in whole
+            shutil.rmtree(place, ignore_errors=True)
     export(checkout, definitions)
     for name in names:
-        assert digest(content_of(checkout / ALGORITHMS / name)) == digest(content_of(definitions / name))
+        assert content_of(checkout / ALGORITHMS / name) == content_of(definitions / name)
     assert not (checkout / "ann_benchmarks/.export").exists()
 
 
@@ -241,9 +230,7 @@ def test_all_that_comes_with_the_project_is_exported(checkout):
     said = run(checkout, *command)
     for name in (*PLUGINS, "bruteforce"):
         assert f"{name}: copied, " in said
-        assert digest(content_of(checkout / ALGORITHMS / name)) == digest(
-            content_of(DEFINITIONS_FOLDER / name)
-        )
+        assert content_of(checkout / ALGORITHMS / name) == content_of(DEFINITIONS_FOLDER / name)
     assert not list((checkout / ALGORITHMS).rglob("__pycache__"))
     assert not (checkout / ALGORITHMS / "base/Dockerfile").exists()
 

@@ -8,9 +8,7 @@ import pytest
 from distributed import LocalCluster
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
-from ann_benchmarks.algorithms.postgres.environment import use_settings
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.algorithms.postgres.index.divisions import LockRoom
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.data.filters import Filter, Predicate
 from ann_benchmarks.load.remote_clients import RemoteClients
@@ -47,72 +45,6 @@ def count_locks(connection: psycopg.Connection[Any]) -> int:
     return int(row[0])
 
 
-def test_more_partial_indexes_than_the_server_can_lock(plugin_server: Server, monkeypatch):
-    room = LockRoom(1, 10, True)
-    monkeypatch.setattr(LockRoom, "read", lambda *_: room)
-    message = (
-        "^10 partial indexes: the plans of queries lock 11 relations each, and the server's settings make"
-        ' room for 10: set ANN_BENCHMARKS_PG_SETTINGS="max_locks_per_transaction=2"$'
-    )
-    queries = queries_of(EQUAL)
-    with pytest.raises(PostgresError, match=message), divided(queries, division="partial"):
-        pass
-    room = LockRoom(1, 11, False)
-    with divided(queries, division="partial") as (algorithm, _):
-        algorithm.open_clients(queries, K, 2).close()
-        for begin in (algorithm.open_clients, algorithm.clients_opener):
-            with pytest.raises(
-                PostgresError, match=r"each of 3 clients.* 11: set max_locks_per_transaction=2"
-            ):
-                begin(queries, K, 3)
-    indexed = (
-        r"^10 partial indexes and 4 of attributes: the plans of queries lock 15 relations each, .* 14: set"
-    )
-    room = LockRoom(1, 14, True)
-    with (
-        pytest.raises(PostgresError, match=indexed),
-        divided(queries, division="partial", attribute_index="auto"),
-    ):
-        pass
-
-
-@pytest.mark.parametrize("mode", ["force_custom_plan", "auto"])
-@pytest.mark.parametrize("division", ["partial", "partitions"])
-def test_indexes_of_attributes_are_locked_too(plugin_server: Server, monkeypatch, division: str, mode: str):
-    """One session has just enough room for what the server says that its queries lock."""
-    queries = queries_of(EQUAL)
-    with divided(queries, division=division, attribute_index="auto") as (algorithm, _):
-        algorithm.use_settings({"plan_cache_mode": mode})
-        algorithm.fit(TRAIN)
-        algorithm.set_query_arguments(40)
-        session = algorithm._session_for(queries[0], K)
-        locked = max(session.explain_and_lock(query)[1] for query in queries)
-        monkeypatch.setattr(LockRoom, "read", lambda *_: LockRoom(1, locked, True))
-        algorithm.end_sessions()
-        algorithm.query(queries[0], K)
-        monkeypatch.setattr(LockRoom, "read", lambda *_: LockRoom(1, locked - 1, True))
-        algorithm.end_sessions()
-        with pytest.raises(PostgresError, match=f"^queries lock {locked} relations .* {locked - 1}: set"):
-            algorithm.query(queries[0], K)
-        algorithm.use_settings({})
-
-
-def test_indexes_of_partitions_have_room_before_they_are_built(plugin_server: Server, monkeypatch):
-    queries, count = queries_of(EQUAL), len(TEXTS)
-    own = {"division": "partitions", "attribute_index": "auto", "M": 5}
-    room = LockRoom(1, 4 + count * 6, True)  # one too few: 4 attributes have an index of each partition
-    monkeypatch.setattr(LockRoom, "read", lambda *_: room)
-    message = f"^10 partitions: the plans of queries lock {room.size + 1} .* {room.size}: set"
-    with pytest.raises(PostgresError, match=message), divided(queries, **own):
-        pass
-    use_settings({"plan_cache_mode": "force_custom_plan"})
-    with divided(queries, **own) as (algorithm, _):
-        algorithm.query(queries[0], K)
-        with plugin_server.connect() as connection, connection.transaction(force_rollback=True):
-            connection.execute(f"CREATE INDEX again ON {algorithm.table_name} (uniform)")
-            assert count_locks(connection) == 2 + 2 * count < 1 + 3 * count
-
-
 def test_clients_on_a_cluster_send_queries_with_filters(plugin_server: Server):
     queries = queries_of(EQUAL)
     how = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
@@ -128,11 +60,6 @@ def test_clients_on_a_cluster_send_queries_with_filters(plugin_server: Server):
         assert [found[number].tolist() for number in range(len(queries))] == algorithm.time_queries(
             queries, K
         )[1]
-
-
-def test_the_room_for_locks_is_that_of_the_manual(plugin_server: Server):
-    with plugin_server.connect() as connection:
-        assert LockRoom.read(connection, True).size == 64 * 500
 
 
 @pytest.mark.parametrize("division", ["none", "partial", "partitions"])
@@ -207,30 +134,6 @@ def test_indexes_of_partitions_take_turns(plugin_server: Server):
 
 
 @pytest.mark.parametrize(
-    ("mode", "locked"), [("force_custom_plan", 3), ("auto", 1 + 2 * len(TEXTS)), ("", 1 + 2 * len(TEXTS))]
-)
-def test_clients_of_partitions_have_room_for_what_they_lock(
-    plugin_server: Server, monkeypatch, mode: str, locked: int
-):
-    """The sixth execution makes a plan without values, to compare its costs, and locks every partition."""
-    queries = queries_of(EQUAL)
-    with divided(queries, division="partitions") as (algorithm, _):
-        algorithm.use_settings({"plan_cache_mode": mode} if mode else {})
-        algorithm.fit(TRAIN)
-        algorithm.set_query_arguments(40)
-        session = algorithm._session_for(queries[0], K)
-        assert max(session.explain_and_lock(query)[1] for query in queries) == locked
-        for transactions, is_enough in ((-(-3 * locked // 2), True), (-(-3 * locked // 2) - 1, False)):
-            monkeypatch.setattr(LockRoom, "read", lambda *_, size=transactions: LockRoom(1, size, True))
-            if is_enough:
-                algorithm.open_clients(queries, K, 3).close()
-            else:
-                with pytest.raises(PostgresError, match=f"queries lock {locked} relations each of 3 clients"):
-                    algorithm.open_clients(queries, K, 3)
-        algorithm.use_settings({})
-
-
-@pytest.mark.parametrize(
     ("filters", "found"),
     [
         ([one("uniform", "<", 5)], "none"),
@@ -241,12 +144,4 @@ def test_clients_of_partitions_have_room_for_what_they_lock(
 def test_partitions_are_by_one_attribute(plugin_server: Server, filters: list[Filter], found: str):
     message = f"by the one attribute that all filters compare by =, and there is {found}: use filters"
     with pytest.raises(PostgresError, match=message), divided(queries_of(filters), division="partitions"):
-        pass
-
-
-def test_more_partitions_than_the_server_can_lock(plugin_server: Server, monkeypatch):
-    queries = queries_of([one("uniform", "=", 5)])
-    message = r"^3,000 partitions: the transactions that make them lock 9,001 .* make room for 9,000: set ANN"
-    monkeypatch.setattr(LockRoom, "read", lambda *_: LockRoom(90, 100, True))
-    with pytest.raises(PostgresError, match=message), divided(queries, division="partitions"):
         pass

@@ -15,8 +15,9 @@ from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.external import ExternalServer
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
-from ann_benchmarks.algorithms.postgres.statistics import PostgresStatistics, ServerWatch, counters
+from ann_benchmarks.algorithms.postgres.statistics import counters
 from ann_benchmarks.algorithms.postgres.statistics.counters import VIEWS, StatisticsView
+from ann_benchmarks.algorithms.postgres.statistics.watch import PostgresStatistics, ServerWatch
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import PointDone

@@ -190,14 +190,26 @@ def test_automatic_lists_of_few_rows(newest: Server, rows: int):
 
 
 @pytest.mark.parametrize(("metric", "lists"), [("euclidean", 40), ("angular", [4, 60]), ("ip", [4, 60])])
-def test_the_index_is_the_one_that_vchord_makes_of_these_centroids(newest: Server, metric: str, lists: Any):
+def test_the_index_is_the_one_that_vchord_makes_of_these_centroids(
+    newest: Server, tmp_path: Path, metric: str, lists: Any
+):
     arguments, probes = {"residual_quantization": True}, "2,8" if lists == [4, 60] else 8
     algorithm = PGPU(metric, SMALL | arguments | {"lists": lists})
     with fitted(algorithm, TRAIN, probes):
         assert algorithm.search_range(10).values[-1] == algorithm.lists[-1]
         found = algorithm.time_queries(QUERIES, 10)[1]
         made = algorithm.table_name if metric != "angular" else algorithm.index_name
-    algorithm = VectorChord(metric, arguments | {"centroids": f"{made}_centroids"})
+        with newest.connect() as connection:
+            rows = connection.execute(
+                f"SELECT id, parent, vector::float4[] FROM {made}_centroids ORDER BY id"
+            ).fetchall()
+    parents = {parent for _, parent, _ in rows}
+    coarse = [vector for number, parent, vector in rows if number in parents and parent is not None]
+    leaves = [vector for number, _, vector in rows if number not in parents]
+    np.save(tmp_path / "centroids.npy", np.array(coarse + leaves, np.float32))
+    arguments |= {"centroids": str(tmp_path / "centroids.npy")}
+    arguments |= {"lists": [len(coarse), len(leaves)]} if coarse else {}
+    algorithm = VectorChord(metric, arguments)
     with fitted(algorithm, TRAIN, probes):
         of_vchord = algorithm.time_queries(QUERIES, 10)[1]
     assert np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found, of_vchord, strict=True)]) > 0.99

@@ -18,7 +18,7 @@ from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers.account import server_account
 from ann_benchmarks.algorithms.postgres.servers.external import ExternalServer
 from ann_benchmarks.algorithms.postgres.session.session import PreparedSession
-from ann_benchmarks.algorithms.postgres.topology import pgbouncer, pooled_session
+from ann_benchmarks.algorithms.postgres.topology import pgbouncer
 from ann_benchmarks.algorithms.postgres.topology.pgbouncer import POOLERS as PLUGIN_POOLERS
 from ann_benchmarks.algorithms.postgres.topology.pgbouncer import (
     PgBouncer,
@@ -27,7 +27,6 @@ from ann_benchmarks.algorithms.postgres.topology.pgbouncer import (
     find_program,
 )
 from ann_benchmarks.algorithms.postgres.topology.pooled import pooler_cpu
-from ann_benchmarks.algorithms.postgres.topology.pooled_session import TransactionConnection
 from ann_benchmarks.definitions.servers import POOLERS, Pooled
 from ann_benchmarks.plugin import PluginClass
 from ann_benchmarks.results.environment import environment_of
@@ -37,7 +36,7 @@ from .test_shards import HNSW, QUERIES, TRAIN, K, by_clients, hnsw, killed, meas
 
 pytestmark = pytest.mark.thorough
 
-SESSION, TRANSACTION, LOCAL = POOLERS
+SESSION, TRANSACTION = POOLERS
 EF = 120
 
 
@@ -112,9 +111,8 @@ def test_answers_are_those_without_a_pooler(plugin_server, pooler):
         assert json.loads(algorithm.get_additional()["settings"])["hnsw.ef_search"] == str(EF + 1)
 
 
-@pytest.mark.parametrize("name", [TRANSACTION, LOCAL])
-def test_more_clients_than_server_connections_share_them(plugin_server, installed, name):
-    with pooled(checked(installed, name)) as algorithm:
+def test_more_clients_than_server_connections_share_them(plugin_server, shared):
+    with pooled(shared) as algorithm:
         assert algorithm.most_clients() > 500  # which the server would take
         # Those of one process connect in threads, of which one may hold what another one waits for.
         with closing(algorithm.open_clients(QUERIES, K, 32)) as opened:
@@ -144,26 +142,6 @@ def test_a_setting_that_another_client_has_changed_is_noticed_on_any_connection(
         pooler_of(algorithm).process.kill()
         with pytest.raises(PostgresError, match="cannot connect"):  # nothing is stored unchecked
             algorithm.get_additional()
-
-
-def test_set_local_outside_a_transaction_is_noticed(plugin_server, installed, monkeypatch):
-    class OneByOne:
-        """Sends SET LOCAL and the query as statements of their own, as a client in autocommit mode does."""
-
-        def __init__(self, connection, before, after):
-            self.connection, self.sets = connection, [name for name in before if name != b"ann_begin"]
-            self.status = connection.status
-
-        def exec_prepared(self, *arguments):
-            for name in self.sets:
-                assert not self.connection.exec_prepared(name, None).error_message  # a warning, at most
-            return self.connection.exec_prepared(*arguments)
-
-    name = checked(installed, LOCAL)
-    monkeypatch.setattr(pooled_session, "TransactionConnection", OneByOne)
-    message = f"queries run with hnsw.ef_search = 40 on a connection .* where {EF} is requested"
-    with pooled(name) as algorithm, pytest.raises(PostgresError, match=message):
-        algorithm.query(QUERIES[0], K)
 
 
 def test_what_changes_within_a_run_is_noticed_after_it(plugin_server, pooler):
@@ -290,7 +268,7 @@ def test_what_is_not_installed_or_too_old_is_refused(monkeypatch, tmp_path):
     old.check("session")
     PoolerProgram(Path("pgbouncer"), "1.21.0").check("transaction")
     with pytest.raises(PostgresError, match=r"version 1\.18\.0, .* install pgbouncer 1\.21 or newer, or use"):
-        old.check("transaction-local")
+        old.check("transaction")
     monkeypatch.setattr(pgbouncer, "_SYSTEM_FOLDERS", ())
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(PostgresError, match="pgbouncer is not in PATH: install it .* apt install pgbouncer"):
@@ -305,11 +283,6 @@ def test_what_is_not_installed_or_too_old_is_refused(monkeypatch, tmp_path):
 
 def test_what_a_pooler_cannot_have_is_refused(plugin_server, installed, monkeypatch):
     algorithm = PGVectorExact("euclidean")
-    with pytest.raises(PostgresError, match="unknown pooler 'x': use pgbouncer:session, pgbouncer:tr"):
-        algorithm.set_servers("pooler", pooler="x")
-    algorithm.set_servers("pooler", pooler=SESSION)
-    with pytest.raises(PostgresError, match="a table that is written to has no pooler"):
-        algorithm.open_writable(TRAIN, 10)
     monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", "db.example.org")
     with pytest.raises(PostgresError, match="names another's: unset these, or leave --pooler out"):
         algorithm.set_servers("pooler", pooler=SESSION)
@@ -335,10 +308,9 @@ def test_the_pooler_is_no_other_process_that_takes_cpu(plugin_server, pooler):
         assert {pooler_of(algorithm).process.pid, plugin_server._process.pid} == {*processes}
 
 
-@pytest.mark.parametrize("name", [TRANSACTION, LOCAL])
-def test_a_client_that_connects_runs_no_query(plugin_server, installed, name):
+def test_a_client_that_connects_runs_no_query(plugin_server, shared):
     """Else a cold run would begin warm."""
-    with pooled(checked(installed, name)) as algorithm, plugin_server.connect() as connection:
+    with pooled(shared) as algorithm, plugin_server.connect() as connection:
 
         def scans():
             algorithm._indexed._flush_shared()
@@ -350,17 +322,6 @@ def test_a_client_that_connects_runs_no_query(plugin_server, installed, name):
         assert scans() == before
         algorithm.query(QUERIES[0], K)
         assert scans() > before
-
-
-def test_a_transaction_is_sent_also_where_a_point_sets_nothing(plugin_server, installed):
-    exact = PGVectorExact("euclidean")
-    exact.set_servers("pooler", pooler=checked(installed, LOCAL), size=2)
-    try:
-        exact.fit(TRAIN)
-        assert len(exact.query(QUERIES[0], K)) == K
-        assert isinstance(exact._session.libpq, TransactionConnection)
-    finally:
-        exact.done()
 
 
 def test_the_cpu_of_another_process_is_not_the_poolers():

@@ -17,7 +17,7 @@ from ann_benchmarks.run.command_line import make_parser
 from ann_benchmarks.run.request import Request, read_request
 from run import main
 
-SESSION, TRANSACTION, _ = POOLERS
+SESSION, TRANSACTION = POOLERS
 ELSEWHERE = "--scheduler tcp://127.0.0.1:1"
 
 

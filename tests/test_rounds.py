@@ -24,7 +24,7 @@ from ann_benchmarks.measure.rounds import Contenders, Enter, EnteredJob, Keep, T
 from ann_benchmarks.measure.turns_taken import delete_partial_result
 from ann_benchmarks.monitoring import NoMonitor
 from ann_benchmarks.results.file import iter_result_paths, read_attributes, read_result
-from ann_benchmarks.run.progress import conclusions
+from ann_benchmarks.run.race import conclusions
 from ann_benchmarks.run.request import read_request
 from ann_benchmarks.run.rounds import clients_of, draw_order
 from ann_benchmarks.statistics.contests import FEWEST_ROUNDS

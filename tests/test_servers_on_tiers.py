@@ -72,7 +72,7 @@ def buffers_of(pid: int) -> set[str]:
 
 @needs_memory_group
 def test_each_server_has_a_group_with_the_memory_of_the_tier(tmp_path):
-    with Holding("cgroup", tmp_path, Ledger(tmp_path / "ledger"), [tmp_path, tmp_path]) as holding:
+    with Holding("cgroup", [tmp_path] * 3, Ledger(tmp_path / "ledger")) as holding:
         holding.apply(Tier(ram=RAM))
         own = group_of(os.getpid())
         made = [own, own.with_name(f"{own.name}-1"), own.with_name(f"{own.name}-2")]
@@ -168,28 +168,25 @@ def test_a_machine_that_is_too_small_for_all_of_them_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("these", "folders", "said"),
+    ("these", "folders"),
     [
-        (Shards(2, "fdw"), ["pg-shard1", "pg-shard2"], "tiers of shards are of servers of our own"),
-        (Replicas(2), ["pg-replica1", "pg-replica2"], "tiers of replicas .* --replicas out$"),
+        (Shards(2, "fdw"), ["pg", "pg-shard1", "pg-shard2"]),
+        (Replicas(2), ["pg", "pg-replica1", "pg-replica2"]),
     ],
 )
 def test_servers_have_folders_of_their_own_and_no_huge_pages(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, these: Servers, folders: list[str], said: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, these: Servers, folders: list[str]
 ):
     for name, value in (("_shards", {}), ("_replicas", {}), ("_current", None)):
         monkeypatch.setattr(servers, name, value)
     monkeypatch.setenv("ANN_BENCHMARKS_PG_DATA", str(tmp_path / "pg"))
-    server = find_server([HNSW], None)
-    assert [path.name for path in server.other_folders(these.kind, these.queried)] == folders
+    server = find_server([HNSW])
+    assert [path.name for path in server.folders(these.kind, these.further)] == folders
     with pytest.raises(UserError, match="each server is to have its own: use --tier-method cgroup$"):
         Sweep("32MB:160MB", "hugepages", server, these).conditions(100, 8)
     monkeypatch.setenv("ANN_BENCHMARKS_PG_SHARD_HOSTS", "db1,db2")
     with pytest.raises(RuntimeError, match="tiers simulate servers of our own: unset .*SHARD_HOSTS"):
-        find_server([HNSW], None).other_folders("shards", 2)
-    monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", "db.example.org")
-    with pytest.raises(RuntimeError, match=said):
-        find_server([HNSW], "true").other_folders(these.kind, these.queried)
+        find_server([HNSW]).folders("shards", 2)
 
 
 def test_a_server_enters_the_groups_of_its_number(monkeypatch, tmp_path):

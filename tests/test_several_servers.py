@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from ann_benchmarks.algorithms.postgres.topology import SeveralWatch
 from ann_benchmarks.algorithms.postgres.topology.pgbouncer import POOLERS as PLUGIN_POOLERS
 from ann_benchmarks.algorithms.postgres.topology.sharded import ENGINES as PLUGIN_ENGINES
-from ann_benchmarks.algorithms.postgres.topology.watch import SeveralWatch
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition, apply_servers
 from ann_benchmarks.definitions.servers import (
@@ -30,7 +30,7 @@ from ann_benchmarks.results.comparable import comparable
 
 from .report_data import make_run
 
-SESSION, TRANSACTION, LOCAL = POOLERS
+SESSION, TRANSACTION = POOLERS
 HNSW = Definition("hnsw", "PGVectorHNSW", "m", "t", ["euclidean", {"M": 8}], [[50]], False)
 
 
@@ -89,7 +89,7 @@ def test_all_are_contenders_with_names_of_their_own(every, names, most):
     [
         ({"shards": 2, "shard_engine": "fdw"}, "shards2-fdw"),
         ({"replicas": 2}, "replicas2"),
-        ({"pooler": LOCAL}, "pgbouncer-transaction-local"),
+        ({"pooler": TRANSACTION}, "pgbouncer-transaction"),
     ],
 )
 def test_their_names_have_a_place_among_others(fields, name):

@@ -467,18 +467,6 @@ def test_an_engine_of_clients_needs_linux_before_anything_is_loaded(monkeypatch,
         PGVectorExact("euclidean").set_servers("shards", count=2, engine=engine)
 
 
-def test_what_shards_cannot_have_is_refused(shards):
-    algorithm = PGVectorExact("euclidean")
-    with pytest.raises(PostgresError, match="unknown shard engine 'x': use fdw, fdw-naive, client, citus,"):
-        algorithm.set_servers("shards", count=2, engine="x")
-    algorithm.set_servers("shards", count=2, engine="client")
-    with pytest.raises(PostgresError, match="a table that is written to has no shards"):
-        algorithm.open_writable(TRAIN, 10)
-    algorithm.set_payload("text")
-    with pytest.raises(PostgresError, match="shards have no attributes, payloads or sparse vectors"):
-        algorithm.fit(TRAIN)
-
-
 def test_a_shard_has_a_folder_of_its_own_and_others_servers_are_none(monkeypatch, tmp_path):
     monkeypatch.setattr(servers, "_shards", {})
     monkeypatch.setenv("ANN_BENCHMARKS_PG_DATA", str(tmp_path / "pg"))

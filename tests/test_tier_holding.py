@@ -19,12 +19,12 @@ from tiers.limits import Group, choose_groups
 from tiers.machine import WholeMachine, block_device, meminfo, system_reserve
 from tiers.tier import Disk, SimulatedServer, Tier
 
-from .programs import PATIENCE, temporary_folder
+from .programs import temporary_folder
 from .tier_holds import (
+    SOME_FOLDER,
     group_of,
     inside,
     line_of,
-    members,
     needs_groups,
     needs_huge_pages,
     needs_memory_group,
@@ -83,7 +83,7 @@ def test_huge_pages_leave_the_target_and_those_of_others_alone():
     others = ledgers.total_pages() + 10
     Path("/proc/sys/vm/nr_hugepages").write_text(str(others))
     try:
-        with Holding("hugepages", None) as holding:
+        with Holding("hugepages", SOME_FOLDER) as holding:
             target = meminfo()["MemAvailable"] - GB
             holding.apply(Tier(ram=target))
             assert isinstance(holding.memory, WholeMachine) and holding.groups == []
@@ -109,7 +109,7 @@ def test_huge_pages_that_a_process_uses_are_noticed():
         print("taken", flush=True)
         input()
         """
-    with Holding("hugepages", None) as holding:
+    with Holding("hugepages", SOME_FOLDER) as holding:
         locked = holding._held
         locked.reserve(8)
         before = locked.pages_in_use()
@@ -124,7 +124,7 @@ def test_a_tier_that_huge_pages_cannot_leave_is_refused(is_small):
     before = ledgers.total_pages()
     tier = Tier(ram=system_reserve() - MB if is_small else meminfo()["MemTotal"] * 2)
     with (
-        Holding("hugepages", None) as holding,
+        Holding("hugepages", SOME_FOLDER) as holding,
         pytest.raises(UserError, match=r"use --tier-method cgroup|request less"),
     ):
         holding.apply(tier)
@@ -134,7 +134,7 @@ def test_a_tier_that_huge_pages_cannot_leave_is_refused(is_small):
 def test_huge_pages_need_rights(ledger, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(UserError, match="no right to write .*; |no huge pages"):
-        Holding("hugepages", None, ledger).__enter__()
+        Holding("hugepages", SOME_FOLDER, ledger).__enter__()
 
 
 def test_one_process_at_a_time_holds_huge_pages(ledger, monkeypatch):
@@ -149,14 +149,14 @@ def test_one_process_at_a_time_holds_huge_pages(ledger, monkeypatch):
     with program(claim, ledger.folder) as other:
         line_of(other)
         with pytest.raises(UserError, match=rf"held by process {other.pid} \(.*python.*\): wait"):
-            Holding("hugepages", None, ledger).__enter__()
+            Holding("hugepages", SOME_FOLDER, ledger).__enter__()
 
 
 def test_one_process_holds_one_tier(ledger):
     with ledger.lock():
         ledger.write(own_hold("cgroup"))
     with pytest.raises(UserError, match="holds a tier already"):
-        Holding("hugepages" if os.geteuid() == 0 else "cgroup", None, ledger).__enter__()
+        Holding("hugepages" if os.geteuid() == 0 else "cgroup", SOME_FOLDER, ledger).__enter__()
 
 
 # Control groups
@@ -164,7 +164,7 @@ def test_one_process_holds_one_tier(ledger):
 
 @needs_memory_group
 def test_a_group_caches_no_more_than_its_limit(ledger, big_file):
-    with Holding("cgroup", big_file.parent, ledger) as holding:
+    with Holding("cgroup", [big_file.parent], ledger) as holding:
         holding.apply(Tier(ram=128 * MB))
         assert holding.facts["tier_available_at_start"] == pytest.approx(128 * MB, rel=0.03)
         assert holding.facts["tier_memory_limit"] == pytest.approx(128 * MB, rel=0.03)
@@ -181,7 +181,7 @@ def test_a_group_caches_no_more_than_its_limit(ledger, big_file):
 
 @needs_groups
 def test_cpus_and_disk_are_limited(ledger, big_file):
-    with Holding("cgroup", big_file.parent, ledger) as holding:
+    with Holding("cgroup", [big_file.parent], ledger) as holding:
         holding.apply(Tier(cpus=1, disk=Disk("slow", iops=200)))
         assert isinstance(holding.memory, WholeMachine)
         # Version 1 has one for each controller.
@@ -199,7 +199,7 @@ def test_cpus_and_disk_are_limited(ledger, big_file):
 
 @needs_groups
 def test_more_cpus_than_there_are_are_refused_and_nothing_stays(ledger):
-    with Holding("cgroup", None, ledger) as holding:
+    with Holding("cgroup", SOME_FOLDER, ledger) as holding:
         with pytest.raises(UserError, match="10000 CPUs"):
             holding.apply(Tier(ram=128 * MB, cpus=10_000))
         assert not group_of(os.getpid()).exists() and not group_of(os.getpid(), "cpuset").exists()
@@ -208,14 +208,14 @@ def test_more_cpus_than_there_are_are_refused_and_nothing_stays(ledger):
 
 @needs_groups
 def test_a_disk_of_unknown_data_is_refused(ledger):
-    with Holding("cgroup", None, ledger) as holding, pytest.raises(UserError, match="keeps its data"):
+    with Holding("cgroup", SOME_FOLDER, ledger) as holding, pytest.raises(UserError, match="keeps its data"):
         holding.apply(Tier(disk=Disk("slow", iops=200)))
 
 
 @needs_memory_group
 def test_a_tier_that_is_not_as_large_as_requested_is_an_error(ledger, monkeypatch):
     monkeypatch.setattr(ControlGroup, "available", lambda self: 120 * MB)
-    with Holding("cgroup", None, ledger) as holding:
+    with Holding("cgroup", SOME_FOLDER, ledger) as holding:
         with pytest.raises(UserError, match="128 MB were to be available, but 120 MB are"):
             holding.apply(Tier(ram=128 * MB))
         assert holding.memory is None and not group_of(os.getpid()).exists()
@@ -225,7 +225,7 @@ def test_a_tier_that_is_not_as_large_as_requested_is_an_error(ledger, monkeypatc
 def test_more_than_a_group_above_leaves_is_refused(ledger, monkeypatch):
     monkeypatch.setattr(Group, "memory_limit_above", lambda group: 64 * MB)
     with (
-        Holding("cgroup", None, ledger) as holding,
+        Holding("cgroup", SOME_FOLDER, ledger) as holding,
         pytest.raises(UserError, match="64 MB that the groups above"),
     ):
         holding.apply(Tier(ram=128 * MB))
@@ -245,59 +245,12 @@ def test_a_process_that_does_not_end_is_moved_out_of_its_group():
 
 
 @needs_memory_group
-def test_a_running_server_is_adopted_with_its_children_and_goes_home(ledger):
-    tree = """
-        import subprocess
-        child = subprocess.Popen(["sleep", "60"])
-        print(child.pid, flush=True)
-        input()
-        child.kill()
-        """
-    with Holding("cgroup", None, ledger) as holding, program(tree) as server:
-        child = int(line_of(server))
-        holding.apply(Tier(ram=256 * MB))
-        holding.adopt(server.pid)
-        assert isinstance(holding.memory, ControlGroup)
-        assert members(holding.memory.folder) == {server.pid, child}
-        holding.apply(Tier())  # without a wait for it to end
-        at_home = (own_group() / "cgroup.procs").read_text().split()
-        assert {str(server.pid), str(child)} <= set(at_home)
-        assert server.stdin is not None
-        server.stdin.write("end\n")
-        server.stdin.flush()
-        server.wait(10 * PATIENCE)
-
-
-@needs_huge_pages
-def test_a_server_that_ran_before_has_its_shared_memory_counted_as_available():
-    with Holding("hugepages", None) as holding, program(SHARE) as server:
-        line_of(server)
-        target = meminfo()["MemAvailable"] - GB
-        holding.apply(Tier(ram=target))
-        before = holding.memory
-        holding.adopt(server.pid)
-        assert isinstance(before, WholeMachine) and isinstance(holding.memory, WholeMachine)
-        assert before.shared_before - holding.memory.shared_before == pytest.approx(100 * MB, abs=64 * MB)
-        assert holding.memory.available() == pytest.approx(target, rel=0.03)
-
-
-@needs_memory_group
 def test_a_container_with_a_limit_has_what_that_leaves(ledger, monkeypatch):
     monkeypatch.setattr(ControlGroup, "limit", lambda self: 300 * MB)
-    with Holding("cgroup", None, ledger) as holding:
+    with Holding("cgroup", SOME_FOLDER, ledger) as holding:
         holding.apply(Tier())
         assert isinstance(holding.memory, ControlGroup) and holding.memory.folder == own_group()
         assert holding.facts["tier_available_at_start"] < 300 * MB
-
-
-@needs_memory_group
-def test_a_server_that_has_ended_cannot_be_adopted(ledger):
-    done = subprocess.Popen([sys.executable, "-c", ""])
-    done.wait()
-    with Holding("cgroup", None, ledger) as holding:
-        holding.apply(Tier(ram=256 * MB))
-        with pytest.raises(UserError, match="has ended"):
-            holding.adopt(done.pid)
 
 
 # Control groups of version 2, as a double: folders with files that the kernel would make

@@ -28,7 +28,7 @@ from tiers.machine import WholeMachine, meminfo
 from tiers.tier import SimulatedServer, Tier
 
 from .programs import until
-from .tier_holds import inside, line_of, members, needs_huge_pages, needs_memory_group, program
+from .tier_holds import SOME_FOLDER, inside, line_of, members, needs_huge_pages, needs_memory_group, program
 
 pytestmark = [pytest.mark.thorough, pytest.mark.skipif(sys.platform != "linux", reason="tiers need Linux")]
 
@@ -180,7 +180,7 @@ def test_a_build_and_a_turn_whose_memory_ran_out_say_so_too(monkeypatch):
 
 @needs_memory_group
 def test_a_process_that_takes_more_than_there_is_is_ended_and_counted(tmp_path):
-    with Holding("cgroup", None, Ledger(tmp_path)) as holding:
+    with Holding("cgroup", SOME_FOLDER, Ledger(tmp_path)) as holding:
         holding.apply(Tier(ram=64 * MB))
         holding._stop_keepers()
         before = holding.memory.kills()
@@ -191,7 +191,7 @@ def test_a_process_that_takes_more_than_there_is_is_ended_and_counted(tmp_path):
 
 @needs_memory_group
 def test_what_backends_take_comes_on_top_and_shared_buffers_do_not(tmp_path):
-    with Holding("cgroup", None, Ledger(tmp_path)) as holding:
+    with Holding("cgroup", SOME_FOLDER, Ledger(tmp_path)) as holding:
         holding.apply(Tier(ram=256 * MB))
         holding._stop_keepers()
         group = holding.memory
@@ -227,7 +227,7 @@ def disk_folder():
 def test_what_is_available_is_what_of_the_data_stays_cached(tmp_path, disk_folder):
     data, buffers, ram = disk_folder / "data", 16 * MB, 96 * MB
     data.write_bytes(bytes(256 * MB))
-    with Holding("cgroup", tmp_path, Ledger(tmp_path / "ledger")) as holding:
+    with Holding("cgroup", [tmp_path], Ledger(tmp_path / "ledger")) as holding:
         holding.apply(Tier(shared_buffers=buffers, ram=ram))
         group = holding.memory
         with inside(holding.groups, TAKE, "shared", 40) as server:  # 24 MB more than shared_buffers
@@ -243,7 +243,7 @@ def test_what_is_available_is_what_of_the_data_stays_cached(tmp_path, disk_folde
 
 @needs_memory_group
 def test_the_keeper_keeps_what_is_available(tmp_path):
-    with Holding("cgroup", None, Ledger(tmp_path)) as holding:
+    with Holding("cgroup", SOME_FOLDER, Ledger(tmp_path)) as holding:
         holding.apply(Tier(ram=256 * MB))
         with inside(holding.groups, TAKE, "private", 48) as backend:
             line_of(backend)
@@ -253,7 +253,7 @@ def test_the_keeper_keeps_what_is_available(tmp_path):
 
 @needs_huge_pages
 def test_the_keeper_gives_pages_to_whoever_takes_memory():
-    with Holding("hugepages", None) as holding:
+    with Holding("hugepages", SOME_FOLDER) as holding:
         target = meminfo()["MemAvailable"] - GB
         holding.apply(Tier(ram=target))
         hold = holding._held.hold

@@ -150,9 +150,7 @@ def test_a_limit_that_cannot_be_is_refused_before_anything_is_built(
 
     monkeypatch.setattr(holding, "choose_groups", choose)
     monkeypatch.setattr(sweep, "check_capacity", lambda tiers, method, servers: None)
-    server = SimpleNamespace(
-        check=lambda tiers: None, data_folder=lambda: tmp_path, other_folders=lambda shards, replicas: ()
-    )
+    server = SimpleNamespace(check=lambda tiers: None, folders=lambda kind, count: [tmp_path])
     assert len(sweep.Sweep("32MB:256MB", "cgroup", server).conditions(1000, 8)) == 1
     with pytest.raises(UserError, match="no right to limit the CPUs"):
         sweep.Sweep("32MB:256MB,32MB:256MB+1cpus", "cgroup", server).conditions(1000, 8)

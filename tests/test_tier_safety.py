@@ -24,7 +24,15 @@ from tiers.tier import Tier
 
 from .programs import PATIENCE, until
 from .test_tier_memory import Heap
-from .tier_holds import group_of, guards_of, line_of, needs_huge_pages, needs_memory_group, program
+from .tier_holds import (
+    SOME_FOLDER,
+    group_of,
+    guards_of,
+    line_of,
+    needs_huge_pages,
+    needs_memory_group,
+    program,
+)
 
 pytestmark = [pytest.mark.thorough, pytest.mark.skipif(sys.platform != "linux", reason="tiers need Linux")]
 
@@ -38,7 +46,7 @@ HOLD = """
     print("begun", flush=True)
     ledger = Ledger(Path(sys.argv[2])) if len(sys.argv) > 2 else None
     left = 400 << 20 if sys.argv[1] == "cgroup" else meminfo()["MemAvailable"] - (1 << 30)
-    with Holding(sys.argv[1], None, ledger) as holding:
+    with Holding(sys.argv[1], [Path("tiers")], ledger) as holding:
         for number in range(1000):
             holding.apply(Tier(ram=left))
             print("held", flush=True)
@@ -99,7 +107,7 @@ def test_the_next_start_gives_back_what_no_guard_did(ledger):
     with program(HOLD, "cgroup", ledger.folder) as holder:
         kill_with_guards(holder)
         assert group_of(holder.pid).exists()
-        with Holding("cgroup", None, ledger):
+        with Holding("cgroup", SOME_FOLDER, ledger):
             assert not group_of(holder.pid).exists()
             assert [hold.pid for hold in ledger.all()] == [os.getpid()]
 
@@ -129,7 +137,7 @@ def test_an_interrupted_process_gives_back(ledger, number):
 
 @needs_memory_group
 def test_an_error_gives_back(ledger):
-    with pytest.raises(ZeroDivisionError), Holding("cgroup", None, ledger) as holding:
+    with pytest.raises(ZeroDivisionError), Holding("cgroup", SOME_FOLDER, ledger) as holding:
         holding.apply(Tier(ram=256 * MB))
         assert group_of(os.getpid()).exists()
         _ = 1 / 0
@@ -141,7 +149,7 @@ def test_an_error_gives_back(ledger):
 @needs_memory_group
 def test_release_leaves_the_living_alone_unless_all_is_requested(ledger, monkeypatch):
     monkeypatch.setattr(release, "Ledger", lambda folder=None: ledger)
-    with Holding("cgroup", None, ledger) as holding:
+    with Holding("cgroup", SOME_FOLDER, ledger) as holding:
         holding.apply(Tier(ram=256 * MB))
         (line,) = release.release(False)
         assert line.startswith(f"kept: process {os.getpid()} (")
@@ -222,7 +230,7 @@ def test_what_cannot_be_given_back_is_told_and_kept_in_mind(ledger, tmp_path, mo
 
 
 def test_records_are_kept_as_written(ledger):
-    hold = hold_of(boot="another", pages=7, groups=[HeldGroup("/a", "/b", adopted=True)])
+    hold = hold_of(boot="another", pages=7, groups=[HeldGroup("/a", "/b")])
     with ledger.lock():
         ledger.write(hold)
         assert ledger.has(hold) and ledger.all() == [hold]

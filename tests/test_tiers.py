@@ -28,8 +28,7 @@ from ann_benchmarks.jobs.job import Job, Procedure, Scope
 from ann_benchmarks.jobs.places import value_found_before
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, result_path, write_result
 from ann_benchmarks.run.execute import WorkerPool, first_definitions
-from ann_benchmarks.run.outcomes import JobOutcome
-from ann_benchmarks.run.worker import NoWorker
+from ann_benchmarks.run.worker import JobOutcome, NoWorker
 from tiers.locked_memory import Ballast
 from tiers.machine import meminfo
 from tiers.options import find_server
@@ -228,10 +227,6 @@ def test_a_sweep_that_is_ended_gives_all_back(folder: Path, number: int):
     [
         (["--tiers", "8:2"], "--tiers: '8:2': shared_buffers must be smaller than RAM"),
         (["--tiers", "1:90000"], "leave out 1GB:90000GB, or use mini"),
-        (
-            ["--tiers", "1:all", "--restart-command", "true"],
-            "--restart-command is for a server that is not ours",
-        ),
     ],
 )
 def test_what_makes_no_sense_is_refused_before_anything_starts(folder: Path, options: list[str], said: str):
@@ -473,8 +468,7 @@ def defined(folder: str, constructor: str) -> Definition:
 def test_the_server_is_that_of_the_first_algorithm_that_runs_one(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("ANN_BENCHMARKS_PG_SETTINGS", "work_mem=5MB")
     exact, hnsw = defined("bruteforce", "ExactScan"), defined("pgvector_hnsw", "PGVectorHNSW")
-    server = find_server([exact, hnsw], None)
-    assert server.is_ours
+    server = find_server([exact, hnsw])
     given = server.environment(SMALL, [Path("/a/cgroup.procs"), Path("/b/cgroup.procs")])
     assert given["ANN_BENCHMARKS_PG_SETTINGS"] == "shared_buffers=32MB work_mem=5MB"
     assert given["ANN_BENCHMARKS_PG_GROUPS"] == "/a/cgroup.procs:/b/cgroup.procs"
@@ -483,6 +477,7 @@ def test_the_server_is_that_of_the_first_algorithm_that_runs_one(monkeypatch: py
     assert server.environment(Tier(cpus=1))["ANN_BENCHMARKS_PG_SETTINGS"] == "work_mem=5MB"
     assert "shared_buffers=" in server.environment(None)["ANN_BENCHMARKS_PG_SETTINGS"]
     with pytest.raises(UserError, match="leave --tiers out"):
-        find_server([exact], None)
-    with pytest.raises(UserError, match="--restart-command is for a server that is not ours"):
-        find_server([exact, hnsw], "true")
+        find_server([exact])
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", "db.example.org")
+    with pytest.raises(UserError, match="^tiers simulate servers of our own: unset ANN_BENCHMARKS_PG_HOST"):
+        find_server([exact, hnsw])

@@ -178,60 +178,6 @@ def test_centroids_of_two_levels_from_a_file(vchord: Server, tmp_path: Path):
         assert recall(algorithm) > 0.97
 
 
-def test_centroids_from_a_table(vchord: Server):
-    with vchord.connect() as connection:
-        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-        connection.execute("DROP TABLE IF EXISTS mine")
-        connection.execute("CREATE TABLE mine (id int, parent int, vector vector(48))")
-        for number, vector in enumerate(some_centroids(20)):
-            connection.execute("INSERT INTO mine VALUES (%s, NULL, %s)", [number, str(vector.tolist())])
-    algorithm = VectorChord("euclidean", {"centroids": "public.mine"})
-    with fitted(algorithm, TRAIN, 20):
-        assert recall(algorithm) > 0.97
-    with fitted(algorithm, TRAIN) as facts:
-        assert facts["index_reused"]
-    with vchord.connect() as connection:
-        connection.execute("DELETE FROM mine WHERE id = 3")
-    with fitted(algorithm, TRAIN) as facts:
-        assert not facts["index_reused"]  # the table has changed
-        assert algorithm.lists == [19]
-
-
-def table_of_centroids(server: Server, rows: list[tuple[int, int | None, int]]) -> None:
-    """A table `wrong` of ids, parents and numbers of dimensions."""
-    with server.connect() as connection:
-        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-        connection.execute("DROP TABLE IF EXISTS wrong")
-        connection.execute("CREATE TABLE wrong (id int, parent int, vector vector)")
-        for number, parent, dimension in rows:
-            connection.execute(
-                "INSERT INTO wrong VALUES (%s, %s, %s)", [number, parent, str([1.0] * dimension)]
-            )
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        (
-            [(0, None, 48), (1, 0, 48), (2, 7, 48)],
-            "id 2 has the parent 7, which does not exist",
-        ),
-        ([(0, None, 48), (1, 0, 47)], "the one with id 1 has 47 dimensions, the vectors have 48"),
-        ([(1, 2, 48), (2, 1, 48)], "the table public.wrong has no row without a parent"),
-        ([(0, None, 48), (0, 0, 48)], "only 1 of 2 rows are under one that has no parent"),
-        ([(0, None, 48), (1, 0, 48), (2, 0, 48)], "ids 1 and 2 are the same centroid: the list of one"),
-    ],
-)
-def test_a_wrong_table_of_centroids_is_one_line(vchord: Server, rows: list, message: str):
-    table_of_centroids(vchord, rows)
-    with (
-        pytest.raises(PostgresError, match=message) as caught,
-        fitted(VectorChord("euclidean", {"centroids": "public.wrong"}), TRAIN),
-    ):
-        pass
-    assert "\n" not in str(caught.value)
-
-
 def tables_of_centroids(server: Server) -> set[str]:
     with server.connect() as connection:
         found = connection.execute("SELECT relname FROM pg_class WHERE relname LIKE '%%_idx_centroids'")
@@ -366,7 +312,7 @@ def test_rows_that_are_all_the_same_have_no_lists(vchord: Server):
     ("arguments", "message"),
     [
         ({"centroids": "no/such.npy"}, "no/such.npy cannot be read as an NPY file"),
-        ({"centroids": "no_such_table"}, "no_such_table is neither a source .*cpu.*nor a table"),
+        ({"centroids": "no_such_table"}, "no_such_table is neither a source .*cpu.* nor an .npy"),
         ({"centroids": "{wide}"}, r"has the shape \(5, 7\), expected \(count, 48\)"),
         ({"centroids": "{nan}"}, r"row 2 \(from 0\) of .* has a value that is not finite"),
         ({"centroids": "{equal}"}, r"rows 3 and 5 \(from 0\) of .* are the same: the list of one of them"),

@@ -13,7 +13,7 @@ from ann_benchmarks.load.search import overstatement, smallest_reaching
 from ann_benchmarks.reporting.answer import find_answers
 from ann_benchmarks.results.comparable import Comparison
 from ann_benchmarks.results.measurement import recall_parts
-from ann_benchmarks.run.progress import comparison
+from ann_benchmarks.run.race import comparison
 from ann_benchmarks.statistics.differences import difference_of_pairs
 from ann_benchmarks.statistics.intervals import Interval
 from ann_benchmarks.statistics.speeds import ABOVE, AT, BETWEEN, EXACT, WITHIN, Speed, find_standing

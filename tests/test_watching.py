@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,9 +23,13 @@ from ann_benchmarks.algorithms.postgres.servers.libpq import connect
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.servers.machine import busy_share, machine_cpu, server_processes
 from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
-from ann_benchmarks.algorithms.postgres.statistics import CLIENT_APPLICATION, ServerWatch, flush_statement
 from ann_benchmarks.algorithms.postgres.statistics import watch as watch_module
-from ann_benchmarks.algorithms.postgres.statistics.watch import WaitSampler
+from ann_benchmarks.algorithms.postgres.statistics.counters import (
+    CLIENT_APPLICATION,
+    WaitSampler,
+    flush_statement,
+)
+from ann_benchmarks.algorithms.postgres.statistics.watch import ServerWatch
 
 from .postgres_fixtures import copied
 from .programs import PATIENCE, temporary_folder, until
@@ -299,37 +302,6 @@ def test_a_server_that_dies_leaves_the_clients_error_as_it_is(
         time.sleep(0.05)
     assert set(watch.facts(1)) == {"machine_busy_share"}
     watch.close()
-
-
-@on_linux
-@pytest.mark.parametrize("interval", [0.05, 600])
-def test_a_server_that_does_not_answer_is_not_waited_for(
-    server: Server, monkeypatch: pytest.MonkeyPatch, interval: float
-):
-    """Whether a sample was being taken when it stopped, or none."""
-    module = "ann_benchmarks.algorithms.postgres.statistics.watch"
-    monkeypatch.setattr(f"{module}._INTERVAL_SECONDS", interval)
-    monkeypatch.setattr(f"{module}._STOP_SECONDS", 0.2)
-    watch = ServerWatch(server, "pg_class", None)
-    with closing(watch):
-        with watch.running():
-            backend = psutil.Process(watch._connection.info.backend_pid)
-            backend.suspend()
-            until(lambda: backend.status() == psutil.STATUS_STOPPED)
-            time.sleep(0.2)
-            monkeypatch.setattr(f"{module}._ANSWER_SECONDS", 0.2)
-        end = threading.Timer(30 * PATIENCE, backend.resume)  # or a watch that waits would do so for ever
-        end.start()
-        try:
-            assert "machine_busy_share" in watch.facts(1)
-            assert backend.status() == psutil.STATUS_STOPPED
-        finally:
-            end.cancel()
-            backend.resume()
-        monkeypatch.undo()
-        with watch.running():
-            pass
-        assert blocks(watch.facts(1))
 
 
 class Elsewhere:

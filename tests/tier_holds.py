@@ -14,6 +14,7 @@ from tiers import groups, limits, locked_memory
 from tiers.ledger import SYSTEM_FOLDER, Ledger
 
 ROOT = Path(__file__).parent.parent
+SOME_FOLDER = [ROOT / "tiers"]  # stands for that of a server's data
 
 
 def _no_groups(*controllers: str) -> str:

@@ -7,7 +7,7 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,7 +25,6 @@ KEEPER_SECONDS = 0.5  # between two corrections
 _ROOM = 16 * MB  # of a group above what cannot be taken from it
 _LAST_SECONDS = 5  # for what has ended, or was moved, to be gone
 _PAUSE = 0.1  # s
-_MOVES = 20  # times that new processes of a tree are moved, too
 _KERNEL_PARTS = ("slab", "kernel_stack", "pagetables", "sec_pagetables", "percpu", "vmalloc")
 
 
@@ -257,28 +256,6 @@ def remove_group(folder: Path, home: Path, patience: float) -> None:
                     raise
         if folder.exists():
             time.sleep(_PAUSE)
-
-
-def move_tree(folders: Iterable[Path], pid: int) -> set[int]:
-    """Move a process and all its descendants, also those that are started meanwhile; return their pids."""
-    import psutil  # the guard does without it
-
-    files = [folder / "cgroup.procs" for folder in folders]
-    moved: set[int] = set()
-    for _ in range(_MOVES):
-        try:
-            root = psutil.Process(pid)
-            tree = {pid} | {child.pid for child in root.children(recursive=True)}
-        except psutil.NoSuchProcess:
-            raise has_ended(pid) from None
-        if tree <= moved:
-            return moved
-        for member in tree - moved:
-            for file in files:
-                with suppress(ProcessLookupError):  # it has just ended
-                    write(file, str(member))
-        moved |= tree
-    raise UserError(f"process {pid} starts others faster than they can be moved: stop what uses the server")
 
 
 def has_ended(pid: int) -> UserError:

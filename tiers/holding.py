@@ -33,19 +33,12 @@ class Holding:
     There is one, and in control groups there may be others, by their folders. Each has what the tier has.
     """
 
-    def __init__(
-        self,
-        method: str,
-        folder: Path | None,
-        ledger: Ledger | None = None,
-        other_folders: Sequence[Path] = (),
-    ) -> None:
-        """`method`: "hugepages" or "cgroup"; `folder` has the server's data, and its disk is limited.
+    def __init__(self, method: str, folders: Sequence[Path], ledger: Ledger | None = None) -> None:
+        """`method`: "hugepages" or "cgroup"; `folders` have the data of the servers, whose disk is limited.
 
-        `other_folders` have the data of the servers beside it, numbered from 1 on.
+        The first is that of the server which all others stand beside, numbered from 1 on.
         """
-        self.method = method
-        self.folders = [folder, *other_folders]
+        self.method, self.folders = method, folders
         self.memory: WholeMachine | ControlGroup | None = None  # what a server's watch is to sample
         self.facts: dict[str, Any] = {}  # attributes of the results of the tier that is set
         self.limits: dict[Path, str] = {}  # what files of its groups are to hold
@@ -137,26 +130,6 @@ class Holding:
         """What went wrong since apply() while the tier's memory was kept; None if nothing did."""
         return next((keeper.error for keeper in self._keepers if keeper.error), None)
 
-    def adopt(self, pid: int) -> None:
-        """Move a running server, its postmaster and all that descends from it, into the groups.
-
-        When they go, it is moved back to where it was. Its shared memory is its shared_buffers; what is
-        available is set once more, since apply() did not see the machine without a server.
-        """
-        hold = self._held.hold
-        with self._ledger.changing(hold):
-            for group, held in zip(self._servers[0], hold.groups, strict=True):
-                place = groups.find_place(group.controllers[0], pid=pid)
-                if place is not None and place.folder != group.folder:
-                    held.home, held.adopted = str(place.folder), True
-            self._ledger.write(hold)
-        tree = groups.move_tree([group.folder for group in self._servers[0]], pid)
-        if isinstance(self.memory, WholeMachine):
-            self._stop_keepers()
-            before = meminfo()["Shmem"] - max(map(machine.shared_memory_of, tree))
-            self.memory = WholeMachine(before, self._tier.shared_buffers)
-            self._hold_memory()
-
     @property
     def _group_name(self) -> str:
         return f"ann-benchmarks-tier-{os.getpid()}"
@@ -246,7 +219,7 @@ class Holding:
                 "end other programs, or request less"
             )
         facts: dict[str, Any] = {"tier_method": self.method, "tier_available_at_start": available}
-        if self.folders[0] is not None and (ahead := machine.read_ahead(self.folders[0])) is not None:
+        if (ahead := machine.read_ahead(self.folders[0])) is not None:
             facts["disk_read_ahead"] = ahead
         if isinstance(self.memory, ControlGroup):
             facts["tier_memory_limit"] = self.memory.limit()  # ours, or our container's
@@ -255,7 +228,7 @@ class Holding:
         self.facts = facts
 
 
-def choose_limits(tier: Tier, method: str, folder: Path | None, name: str) -> tuple[list[Group], str]:
+def choose_limits(tier: Tier, method: str, folder: Path, name: str) -> tuple[list[Group], str]:
     """Return the groups that are to limit what a tier has, none of them made, and the disk that they limit.
 
     `folder` is that of the server's data. UserError where one of the limits cannot be.
@@ -266,10 +239,6 @@ def choose_limits(tier: Tier, method: str, folder: Path | None, name: str) -> tu
     if tier.cpus is not None:
         controllers.append(CPUS)
     if tier.limited_disk is not None:
-        if folder is None:
-            raise UserError(
-                f"the disk of {tier} cannot be limited: where the server keeps its data is unknown"
-            )
         device = machine.block_device(folder)
         controllers.append(DISK)
     return choose_groups(controllers, name), device

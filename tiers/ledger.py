@@ -38,7 +38,6 @@ class HeldGroup:
 
     folder: str
     home: str
-    adopted: bool = False  # its processes were there before, and stay when it goes
 
 
 @dataclass
@@ -199,7 +198,7 @@ class Ledger:
             failures.append(f"{hold.pages:,} huge pages: {error.strerror}")
         for group in list(hold.groups):
             try:
-                remove_group(Path(group.folder), Path(group.home), 0 if group.adopted else patience)
+                remove_group(Path(group.folder), Path(group.home), patience)
             except OSError as error:
                 failures.append(f"{group.folder}: {error.strerror}")
             else:

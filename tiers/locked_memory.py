@@ -41,7 +41,6 @@ class Ballast:
     """Memory of this process that cannot be pushed out, in parts of 4 MB. It goes with the process."""
 
     def __init__(self) -> None:
-        """Take none yet."""
         self._parts: list[mmap.mmap] = []
         self.most = int(_MOST_BALLAST * meminfo()["MemTotal"])
 
@@ -75,7 +74,6 @@ class LockedMemory:
     """The huge pages of a hold, and the ballast of this process."""
 
     def __init__(self, ledger: Ledger, hold: Hold, ballast: Ballast | None = None) -> None:
-        """Lock nothing yet."""
         self._ledger, self.hold = ledger, hold
         self.ballast = ballast or Ballast()
 

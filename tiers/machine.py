@@ -59,15 +59,6 @@ class WholeMachine:
         return 0
 
 
-def shared_memory_of(pid: int) -> int:
-    """Bytes of shared memory that a process has touched; 0 where it has ended."""
-    with suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("RssShmem:"):
-                return int(line.split()[1]) * 1024
-    return 0
-
-
 def block_device(folder: Path) -> str:
     """Return MAJOR:MINOR of the whole disk of a folder; UserError on a tmpfs or the like."""
     place = folder.resolve()

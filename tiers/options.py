@@ -10,7 +10,7 @@ from ann_benchmarks.definitions.definition import Data, Definition, plugin_class
 from ann_benchmarks.definitions.servers import largest
 from ann_benchmarks.jobs.job import Conditions
 from ann_benchmarks.run.request import Request
-from ann_benchmarks.run.simulation import Simulation
+from ann_benchmarks.run.worker import Simulation
 
 from .groups import MEMORY, find_place
 from .limits import choose_groups
@@ -60,7 +60,7 @@ def is_optional(tiers: str | None) -> bool:
 
 
 def _simulation(request: Request, tiers: str, definitions: Sequence[Definition]) -> Simulation:
-    server = find_server(definitions, request.restart_command)
+    server = find_server(definitions)
     if not request.local:
         return ContainerSweep(tiers, server)
     servers = largest(each.servers for each in definitions)
@@ -85,12 +85,12 @@ def choose_method(method: str) -> str:
             raise (no_pages if find_place(MEMORY) is None else no_groups) from None
 
 
-def find_server(definitions: Iterable[Definition], restart_command: str | None) -> TieredServer:
+def find_server(definitions: Iterable[Definition]) -> TieredServer:
     """Return the server behind these definitions; UserError where the plug-in of none runs any."""
     problem = UserError("--tiers needs an algorithm that runs a server: request one, or leave --tiers out")
     for definition in {(each.module, each.constructor): each for each in definitions}.values():
         try:
-            server: TieredServer = plugin_class(definition).simulated_server(restart_command)
+            server: TieredServer = plugin_class(definition).simulated_server()
             return server
         except RuntimeError as error:
             raise UserError(str(error)) from None

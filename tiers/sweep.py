@@ -1,7 +1,7 @@
 """Sweeps: every tier brought about in its turn, on servers of this machine or in containers."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,8 +18,7 @@ from ann_benchmarks.jobs.job import Job, JobRequest
 from ann_benchmarks.measure.rounds import Enter
 from ann_benchmarks.run.console import Console
 from ann_benchmarks.run.process import ProcessWorker
-from ann_benchmarks.run.simulation import Terms
-from ann_benchmarks.run.worker import NoWorker, Worker
+from ann_benchmarks.run.worker import NoWorker, Terms, Worker
 
 from .groups import MEMORY, Keeper, OwnGroup, find_place, keep_limit
 from .holding import Holding, choose_limits
@@ -80,14 +79,11 @@ class Sweep:
                 " --tier-method cgroup"
             )
         with plugin_errors():
-            self._other_folders()
-            if advice := self._server.check(tiers):
-                warn(advice)
-            folder = self._server.data_folder()
-        if folder is not None:  # else the server's memory is that of another machine
-            check_capacity(tiers, self._method, self._servers)
+            self._server.check(tiers)
+            first, *_ = self._folders()
+        check_capacity(tiers, self._method, self._servers)
         for tier in tiers:
-            choose_limits(tier, self._method, folder, ANY_NAME)
+            choose_limits(tier, self._method, first, ANY_NAME)
         return [SimulatedServer(tier, self._method) for tier in tiers]
 
     def obstacle_to_turns(self, definitions: Sequence[Definition]) -> None:
@@ -100,11 +96,9 @@ class Sweep:
     @contextmanager
     def begun(self) -> Iterator[Callable[[Job], Worker]]:
         """Hold back what tiers do not have, until the end; the value starts a worker for a job."""
-        with ExitStack() as stack:
-            stack.callback(self._give_back)  # after all else is given back
-            with plugin_errors():
-                folder, others = self._server.data_folder(), self._other_folders()
-            self._holding = stack.enter_context(Holding(self._method, folder, other_folders=others))
+        with plugin_errors():
+            folders = self._folders()
+        with Holding(self._method, folders) as self._holding:
             yield partial(self._start, self._holding)
 
     def terms(self, job: Job) -> None:
@@ -114,12 +108,8 @@ class Sweep:
         """Return what shows the tier that is begun, and an estimate of the time left."""
         return SweepConsole(jobs, lambda: self._holding.trouble if self._holding else None)
 
-    def _other_folders(self) -> Sequence[Path]:
-        return self._server.other_folders(self._servers.kind, len(self._servers.numbers) - 1)
-
-    def _give_back(self) -> None:
-        with plugin_errors():
-            self._server.give_back()
+    def _folders(self) -> Sequence[Path]:
+        return self._server.folders(self._servers.kind, self._servers.further)
 
     def _start(self, holding: Holding, job: Job) -> Worker:
         conditions = job.procedure.conditions
@@ -128,13 +118,7 @@ class Sweep:
         tier = conditions.tier
         try:
             with plugin_errors():
-                holding.apply(tier if self._server.is_ours else Tier())
-                if not self._server.is_ours:
-                    # Restarted first: hardly any of its shared_buffers is in use when memory is measured.
-                    postmaster = self._server.serve(tier)
-                    holding.apply(tier)
-                    if postmaster is not None:
-                        holding.adopt(postmaster)
+                holding.apply(tier)
         except UserError as error:
             return NoWorker(str(error))
         server = replace(conditions, held=holding.facts, limits=holding.limits)

@@ -228,26 +228,16 @@ class SimulatedServer:
 
 
 class TieredServer(Protocol):
-    """A server that is given what a tier has.
+    """A server, with any beside it, that workers start with what a tier has.
 
     Methods raise RuntimeError, whose text is one line for the user, where that cannot be.
     """
 
-    @property
-    def is_ours(self) -> bool:
-        """Whether workers start it; else it is the user's, and serve() restarts it."""
+    def check(self, tiers: Sequence[Tier]) -> None:
+        """Refuse tiers that the server cannot be given, before anything is changed."""
 
-    def check(self, tiers: Sequence[Tier]) -> str | None:
-        """Refuse tiers that the server cannot be given, before anything is changed; return advice, if any."""
-
-    def data_folder(self) -> Path | None:
-        """Return the folder of its data, None where it is on another machine, or not ours to know."""
-
-    def other_folders(self, kind: str, count: int) -> Sequence[Path]:
-        """Return the folders of the data of `count` servers beside it, shards or replicas.
-
-        RuntimeError where there can be none.
-        """
+    def folders(self, kind: str, count: int) -> Sequence[Path]:
+        """Return the folder of its data, and those of `count` servers beside it, shards or replicas."""
 
     def environment(self, tier: Tier | None, groups: Sequence[Path] = ()) -> Mapping[str, str]:
         """Return the variables of a worker, or a container, whose server is to have what a tier has.
@@ -255,12 +245,6 @@ class TieredServer(Protocol):
         None: it builds, with all the machine's memory. `groups` are the files that take the pids of its
         processes; where they have SERVER in their names, each server has files of its own.
         """
-
-    def serve(self, tier: Tier) -> int | None:
-        """Restart the user's server as the tier says; return its pid, None if it is on another machine."""
-
-    def give_back(self) -> None:
-        """Give the user's server its own settings back."""
 
 
 @contextmanager

@@ -22,10 +22,23 @@ class FolderInUseError(PostgresError):
     ends_run = True
 
 
+def lacks_resources(error: psycopg.Error) -> bool:
+    """Whether the server has too little of something, such as disk, memory or room for locks."""
+    return (error.sqlstate or "").startswith("53")  # the class of SQLSTATE
+
+
+def message_of(error: psycopg.Error) -> str:
+    """Put the server's message on one line: an extension's may have several, and a stack trace.
+
+    Where the server lacks something, its hint says which setting gives it more.
+    """
+    hint = f" ({error.diag.message_hint})" if lacks_resources(error) and error.diag.message_hint else ""
+    return " ".join((error.diag.message_primary or str(error)).split()) + hint
+
+
 def refusal(doing: str, error: psycopg.Error) -> PostgresError:
-    """Put the server's message on one line: an extension's may have several, and a stack trace."""
-    message = " ".join((error.diag.message_primary or str(error)).split())
-    return PostgresError(f"{doing}: {message}")
+    """Say on one line what the server refuses, and why."""
+    return PostgresError(f"{doing}: {message_of(error)}")
 
 
 @contextmanager

@@ -18,13 +18,12 @@ from .index.divisions import DivisionMaker
 from .index.fitting import IndexedTable
 from .index.querying import QueriedTable
 from .index.table_indexes import CHOICES
-from .servers import Server
+from .servers import Server, TieredServers
 from .servers.caches import warm_index
 from .servers.extension import RequiredExtension
 from .servers.releases import InstallableExtension
-from .servers.tiering import tiered_server
 from .servers.whereabouts import check_parking, known_facts
-from .statistics import PostgresStatistics
+from .statistics.watch import PostgresStatistics
 from .table import KINDS, Column, SmallLabelsKind, column_of, is_sparse
 from .table.attributed import TEXT, VECTOR
 from .table.conditions import labels_column
@@ -51,7 +50,6 @@ class PostgresANN(InstallableExtension, QueriedTable):
     }
 
     def __init__(self, metric: str) -> None:
-        """Remember the metric; nothing is started before fit."""
         if metric not in self.metrics:
             known = ", ".join(self.metrics)
             raise PostgresError(f"{type(self).__name__} has no metric '{metric}': it has {known}")
@@ -112,9 +110,9 @@ class PostgresANN(InstallableExtension, QueriedTable):
         return None
 
     @classmethod
-    def simulated_server(cls, restart_command: str | None) -> Any:
-        """Return the server that tiers give less memory, CPUs and I/O."""
-        return tiered_server(restart_command)
+    def simulated_server(cls) -> Any:
+        """Return the servers that tiers give less memory, CPUs and I/O."""
+        return TieredServers()
 
     # What a subclass uses
 
@@ -330,7 +328,7 @@ class PostgresANN(InstallableExtension, QueriedTable):
             server.stop()
 
 
-def _drop_leftovers(server: Server, connection: psycopg.Connection[Any]) -> None:
-    from .topology.citus_cluster import drop_abandoned
+def _drop_leftovers(connection: psycopg.Connection[Any]) -> None:
+    from .topology.citus import drop_abandoned
 
-    drop_abandoned(server, connection)
+    drop_abandoned(connection)

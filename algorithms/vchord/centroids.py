@@ -9,7 +9,6 @@ import hashlib
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -154,75 +153,6 @@ class FileCentroids(CentroidSource):
         """Write what the file has."""
         self._tree.write(connection, table)
         return self._facts
-
-
-class TableCentroids(CentroidSource):
-    """A table that the user made, as VectorChord reads it, with any number of levels."""
-
-    is_computed = False
-
-    def prepare(self, server: Server, connection: Connection, lists: list[int], shape: Shape) -> None:
-        """Check the table."""
-        table = self.arguments.source
-        try:
-            levels, count, contents = _contents(connection, table)
-            problem = next(_problems(connection, table, shape[1]), None)
-        except (psycopg.errors.QueryCanceled, psycopg.OperationalError):
-            raise
-        except psycopg.errors.Error as error:
-            raise PostgresError(
-                f"centroids: {table} is neither a source ({', '.join(SOURCES)}), nor an .npy file, nor a "
-                f"table with id, parent and vector: {error.diag.message_primary}"
-            ) from None
-        if not levels:
-            raise PostgresError(f"centroids: the table {table} has no row without a parent")
-        if problem is None and sum(levels) < count:
-            problem = f"only {sum(levels):,} of {count:,} rows are under one that has no parent"
-        if problem:
-            raise PostgresError(f"centroids: in the table {table}, {problem}")
-        self.lists = levels[1:] if levels[0] == 1 else levels
-        self.mark = f"{count}:{contents}"
-
-    def index_options(self, is_ours: bool) -> dict[str, Any]:
-        """Name the table."""
-        return {"build.external.table": self.arguments.source}
-
-
-def _contents(connection: Connection, table: str) -> tuple[list[int], int, str]:
-    """Return the rows of each level, from those without a parent on, the number of rows, and a hash."""
-    levels = connection.execute(
-        f"WITH RECURSIVE level (id, depth) AS (SELECT id, 0 FROM {table} WHERE parent IS NULL UNION"
-        f" SELECT child.id, depth + 1 FROM {table} AS child JOIN level ON child.parent = level.id"
-        "  WHERE child.id <> child.parent)"
-        " SELECT count(*) FROM level GROUP BY depth ORDER BY depth"
-    ).fetchall()
-    row = connection.execute(
-        f"SELECT count(*), coalesce(sum(hashtextextended(c::text, 0)::numeric), 0)::text FROM {table} c"
-    ).fetchone()
-    assert row is not None
-    return [count for (count,) in levels], *row
-
-
-def _problems(connection: Connection, table: str, dimension: int) -> Iterator[str]:
-    """Yield what is wrong with single rows."""
-    for number, other in connection.execute(
-        f"SELECT id, vector_dims(vector) FROM {table} WHERE vector_dims(vector) <> %s LIMIT 1", [dimension]
-    ):
-        yield (
-            f"the one with id {number} has {other:,} dimensions, the vectors have {dimension:,}: "
-            "take centroids of the same vectors"
-        )
-    for number, parent in connection.execute(
-        f"SELECT id, parent FROM {table} AS child WHERE parent IS NOT NULL"
-        f" AND NOT EXISTS (SELECT FROM {table} WHERE id = child.parent) ORDER BY id LIMIT 1"
-    ):
-        yield f"id {number} has the parent {parent}, which does not exist"
-    for first, second in connection.execute(
-        f"SELECT min(id), max(id) FROM {table} AS leaf"
-        f" WHERE NOT EXISTS (SELECT FROM {table} WHERE parent = leaf.id)"
-        " GROUP BY vector HAVING min(id) < max(id) LIMIT 1"
-    ):
-        yield f"ids {first} and {second} are the same centroid: the list of one of them would be empty"
 
 
 def _facts_of_file(path: Path) -> Facts:

@@ -13,7 +13,7 @@ from ..postgres.errors import PostgresError
 from ..postgres.module import Index, PostgresANN, SearchRange
 from ..postgres.settings import size_text
 from .arguments import BUILD_OPTIONS, INDEX_OPTIONS, VchordArguments, index_bytes, vchord_form
-from .centroids import TABLE, CentroidSource, FileCentroids, TableCentroids, let_owner_read
+from .centroids import SOURCES, TABLE, CentroidSource, FileCentroids, let_owner_read
 from .computed import ComputedCentroids, InternalCentroids, PgpuCentroids
 
 COARSER = 3  # the search for a recall looks into this many times fewer lists on each coarser level
@@ -48,7 +48,7 @@ class VectorChord(PostgresANN):
             return ComputedCentroids(self.arguments)
         if Path(name).suffix == ".npy" or Path(name).is_file():
             return FileCentroids(self.arguments)
-        return TableCentroids(self.arguments)
+        raise PostgresError(f"centroids: {name} is neither a source ({', '.join(SOURCES)}) nor an .npy file")
 
     def index(self, rows: int, dimension: int) -> Index:
         """Return the index; its lists are given, VectorChord's advice, or those of given centroids."""

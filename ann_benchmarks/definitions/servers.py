@@ -21,7 +21,6 @@ ENGINES = (
 POOLERS = (
     "pgbouncer:session",  # a client has a server connection for itself
     "pgbouncer:transaction",  # clients share server connections, which have the settings from their start on
-    "pgbouncer:transaction-local",  # the same, and each query sets its own settings by SET LOCAL
 )
 
 
@@ -112,27 +111,22 @@ class Shards(Several):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of a series that are not their defaults."""
         return {"shards": self.count, "shard_engine": self.engine, "shard_probes": self.probes}
 
     @property
     def searches_all_rows(self) -> bool:
-        """Whether every query is sent to all of them."""
         return self.probes in (None, self.count)
 
     @property
     def row_holders(self) -> range:
-        """The numbers of the shards."""
         return range(1, self.count + 1)
 
     @property
     def holders(self) -> str:
-        """Name those that hold rows."""
         return counted(self.count, "shard")
 
     @property
     def everyone(self) -> str:
-        """Name all of them."""
         return f"{self.holders} and what asks them"
 
 
@@ -148,12 +142,10 @@ class Replicas(Several):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of a series that are not their defaults."""
         return {"replicas": self.count} if self.count else {}
 
     @property
     def holders(self) -> str:
-        """Name those that hold rows."""
         return f"a primary and {counted(self.count, 'replica')}" if self.count else ""
 
 
@@ -171,7 +163,6 @@ class Pooled(OneServer):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of a series that are not their defaults."""
         return {"pooler": self.pooler, "pool_size": self.size}
 
     @property

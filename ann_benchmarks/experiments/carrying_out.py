@@ -24,7 +24,7 @@ BUILD_ONLY = "--build-only"
 MEASURING_OPTIONS = {
     *("--clients", "--rate", "--slo", "--max-queries", "--duration", "--warmup", "--query-order"),
     *("--distinct-queries", "--debug-single-query", "--scheduler", "--target-recall", "--runs"),
-    *("--rounds", "--until", "--budget", "--tiers", "--tier-method", "--restart-command"),
+    *("--rounds", "--until", "--budget", "--tiers", "--tier-method"),
 }
 SETTINGS = "ANN_BENCHMARKS_PG_SETTINGS"
 

@@ -5,7 +5,6 @@ starts from, and its arguments, have to be known before it is built.
 """
 
 import io
-import os
 import re
 import shlex
 import tarfile
@@ -29,26 +28,22 @@ def write_context(
     file: BinaryIO, definitions: Path, certificates: Mapping[str, bytes], packages: Iterable[Path]
 ) -> None:
     """Write the tar: the framework, its plug-ins and those in `definitions`, certificates and packages."""
-    plugins = {path.name: path for path in _plugins(DEFINITIONS_FOLDER)}
-    plugins |= {path.name: path for path in _plugins(definitions)}
+    plugins = {path.name: path for folder in (DEFINITIONS_FOLDER, definitions) for path in _plugins(folder)}
     try:
         with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
             for path in sorted(path for pattern in AT_ROOT for path in PROJECT.glob(pattern)):
                 _add(tar, path.name, path)
-            for name, path in _tree("ann_benchmarks", PROJECT / "ann_benchmarks"):
-                if name != ALGORITHMS:
-                    _add(tar, name, path)
-            _add(tar, ALGORITHMS, DEFINITIONS_FOLDER)
-            for _, path in sorted(plugins.items()):
-                for name, inner in _tree(f"{ALGORITHMS}/{path.name}", path):
-                    _add(tar, name, inner)
+            _add(tar, "ann_benchmarks", PROJECT / "ann_benchmarks")
+            _add_folder(tar, ALGORITHMS)
+            for name, path in sorted(plugins.items()):
+                _add(tar, f"{ALGORITHMS}/{name}", path)
             _add_folder(tar, "ca-certificates")
             for name, content in sorted(certificates.items()):
-                _add_bytes(tar, f"ca-certificates/{name}", content)
-            files = sorted(packages, key=lambda path: path.name)
-            if files:
-                _add_folder(tar, "packages")
-            for path in files:
+                entry = tarfile.TarInfo(f"ca-certificates/{name}")
+                entry.size = len(content)
+                tar.addfile(_reproducible(entry), io.BytesIO(content))
+            _add_folder(tar, "packages")
+            for path in sorted(packages, key=lambda path: path.name):
                 _add(tar, f"packages/{path.name}", path)
     except OSError as error:
         raise UserError(f"{error.filename}: cannot be read for the build: {error.strerror}") from None
@@ -61,52 +56,33 @@ def _plugins(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _tree(name: str, path: Path) -> Iterator[tuple[str, Path]]:
-    """Yield (name in the context, path) of a file, or of a folder and everything in it; in order."""
-    yield name, path
-    if not path.is_dir():
-        return
-    with os.scandir(path) as entries:
-        names = sorted(entry.name for entry in entries)
-    for inner in names:
-        if inner in _LEFT_OUT or inner.endswith(".pyc"):
-            continue
-        if (path / inner).is_symlink():
-            yield f"{name}/{inner}", path / inner
-        else:
-            yield from _tree(f"{name}/{inner}", path / inner)
-
-
 def _add(tar: tarfile.TarFile, name: str, path: Path) -> None:
     # A plug-in's own folder may be a link to where it is developed; links inside stay what they are.
-    is_link = path.is_symlink() and name.count("/") > ALGORITHMS.count("/") + 1
-    if is_link:
-        entry = _entry(name, tarfile.SYMTYPE, 0o777)
-        entry.linkname = str(path.readlink())
-        tar.addfile(entry)
-    elif path.is_dir():
-        _add_folder(tar, name)
-    elif path.is_file():
-        with path.open("rb") as content:
-            entry = _entry(name, tarfile.REGTYPE, 0o755 if path.stat().st_mode & 0o100 else 0o644)
-            entry.size = os.fstat(content.fileno()).st_size
-            tar.addfile(entry, content)
+    tar.add(path.resolve(), name, filter=_kept)
 
 
 def _add_folder(tar: tarfile.TarFile, name: str) -> None:
-    tar.addfile(_entry(name, tarfile.DIRTYPE, 0o755))
-
-
-def _add_bytes(tar: tarfile.TarFile, name: str, content: bytes) -> None:
-    entry = _entry(name, tarfile.REGTYPE, 0o644)
-    entry.size = len(content)
-    tar.addfile(entry, io.BytesIO(content))
-
-
-def _entry(name: str, kind: bytes, mode: int) -> tarfile.TarInfo:
-    """An entry without the owner and the time of the file."""
     entry = tarfile.TarInfo(name)
-    entry.type, entry.mode, entry.mtime = kind, mode, _TIME
+    entry.type = tarfile.DIRTYPE
+    tar.addfile(_reproducible(entry))
+
+
+def _kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Return the entry of a file, a folder or a link that is part of a build."""
+    is_left_out = entry.name.rpartition("/")[2] in _LEFT_OUT or entry.name.endswith(".pyc")
+    # The link to the plug-ins, which are added one by one.
+    is_left_out |= entry.issym() and entry.name == ALGORITHMS
+    is_kept = not is_left_out and (entry.isreg() or entry.isdir() or entry.issym())
+    return _reproducible(entry) if is_kept else None
+
+
+def _reproducible(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Return an entry without the owner and the time of the file."""
+    may_run = entry.isdir() or bool(entry.mode & 0o100)
+    entry.mode = 0o777 if entry.issym() else 0o755 if may_run else 0o644
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    entry.mtime = _TIME
     return entry
 
 

@@ -1,6 +1,5 @@
 """install.py --export: our plug-ins copied into a checkout of ann-benchmarks."""
 
-import hashlib
 import re
 import shutil
 from collections.abc import Iterable
@@ -19,18 +18,14 @@ CHECKOUT_MARKS = (
     "ann_benchmarks/runner.py",
     f"{ALGORITHMS}/base/module.py",
 )
-# What was put there, a line "digest name" each. ann-benchmarks' .gitignore keeps *.log out of its repository.
-RECORD = "exported-plugins.log"
 SCRATCH = "ann_benchmarks/.export"
 NOT_COPIED = ("__pycache__", "tests")
 _IMPORTED = re.compile(r"^ *from \.{2,}(\w+)", re.MULTILINE)
 _IMAGE_FOLDER = re.compile(rf"{ALGORITHMS}/(\w+)/")
 _OUTCOMES = {
     "new": "copied, {files}",
-    "earlier": "replaced, {files}",
     "same": "there already",
-    "theirs": "left alone, because another one is there; to have this one, remove {place} and export again",
-    "changed": "left alone, because it was changed there since it was exported",
+    "another": "left alone, because another one is there; to have this one, rm -r {place} and export again",
 }
 # ann-benchmarks' install.py takes every folder for an algorithm, and one without a Dockerfile for a failure.
 SHARED_DOCKERFILE = b"""\
@@ -42,9 +37,9 @@ FROM ann-benchmarks
 def export(folder: Path, definitions: Path, algorithm: str | None = None) -> None:
     """Copy the plug-ins of `definitions`, and what they share, into a checkout of ann-benchmarks.
 
-    Each folder is copied whole or not at all. What an earlier export put there is replaced, what others
-    changed is left alone; one line for each says so. With the name of an algorithm or of its folder, only
-    that folder is copied, and what it needs: what a pull request of one algorithm consists of.
+    Each folder is copied whole or not at all, and nothing that is there is replaced; one line for each says
+    so. With the name of an algorithm or of its folder, only that folder is copied, and what it needs: what a
+    pull request of one algorithm consists of.
     """
     check_checkout(folder, definitions)
     shutil.rmtree(folder / SCRATCH, ignore_errors=True)  # of an export that was killed
@@ -54,32 +49,27 @@ def export(folder: Path, definitions: Path, algorithm: str | None = None) -> Non
         if only is not None:
             contents = _needed(only, contents)
         target = folder / ALGORITHMS
-        states = {name: state_of(target / name, new, _record(folder)) for name, new in contents.items()}
+        states = {name: state_of(target / name, new) for name, new in contents.items()}
         plugins = [name for name, content in contents.items() if "config.yml" in content]
         plugins = plugins if only is None else [only]
         shared = [name for name in contents if name not in plugins]
         for name in shared:
-            if states[name] in ("theirs", "changed"):
+            if states[name] == "another":
                 raise UserError(
                     f"{target / name} is not as exported from here, and the plug-ins need the one of here:"
                     " rename or remove it, and export again"
                 )
         for name, content in contents.items():
-            if states[name] in ("new", "earlier"):
+            if states[name] == "new":
                 _put(content, name, folder)
             files = f"{len(content)} file{'s' * (len(content) > 1)}"
             print(f"{name}: {_OUTCOMES[states[name]].format(files=files, place=target / name)}")
     except OSError as error:
         raise UserError(f"cannot export to {folder}: {error.filename}: {error.strerror}") from None
-    there = [name for name in plugins if states[name] not in ("theirs", "changed")]
+    there = [name for name in plugins if states[name] != "another"]
     for text in _remarks(target, there, contents):
         print(f"note: {text}")
     _say_what_is_next(folder, there)
-    if changed := [name for name in plugins if states[name] == "changed"]:
-        raise UserError(
-            f"not exported, because changed in {target} since: {', '.join(changed)}; remove what you do not"
-            " want to keep, and export again"
-        )
 
 
 def check_checkout(folder: Path, definitions: Path) -> None:
@@ -142,39 +132,15 @@ def content_of(folder: Path) -> Content:
     return content
 
 
-def digest(content: Content) -> str:
-    """Identify what a folder holds."""
-    whole = hashlib.sha256()
-    for name, (data, _) in sorted(content.items()):
-        whole.update(f"{name} {len(data)}\n".encode() + data)
-    return whole.hexdigest()
-
-
-def state_of(place: Path, content: Content, record: dict[str, set[str]]) -> str:
-    """Say what is at a place: "new" (nothing), "same", "earlier", "changed" since an export, or "theirs"."""
+def state_of(place: Path, content: Content) -> str:
+    """Say what is at a place: "new" (nothing), "same" as the content, or "another"."""
     if not (place.exists() or place.is_symlink()):
         return "new"
-    found = digest(content_of(place)) if place.is_dir() else ""
-    if found == digest(content):
-        return "same"
-    exported = record.get(place.name, set())
-    if place.is_symlink() or not exported:
-        return "theirs"
-    return "earlier" if found in exported else "changed"
-
-
-def _record(folder: Path) -> dict[str, set[str]]:
-    """Digests of all that was ever exported into a checkout, by folder."""
-    record: dict[str, set[str]] = {}
-    with suppress(FileNotFoundError):
-        for line in (folder / RECORD).read_text(encoding="utf-8", errors="replace").splitlines():
-            found, _, name = line.partition(" ")
-            record.setdefault(name, set()).add(found)
-    return record
+    return "same" if place.is_dir() and content_of(place) == content else "another"
 
 
 def _put(content: Content, name: str, folder: Path) -> None:
-    """Have the content in its place, whole, or leave what is there."""
+    """Have the content in its place, whole or not at all."""
     place = folder / ALGORITHMS / name
     scratch = folder / SCRATCH
     try:
@@ -184,18 +150,7 @@ def _put(content: Content, name: str, folder: Path) -> None:
             file.write_bytes(data)
             if is_executable:
                 file.chmod(file.stat().st_mode | 0o111)
-        # Written first: whatever happens now, the next export knows what it finds.
-        with (folder / RECORD).open("a", encoding="utf-8") as record:
-            record.write(f"{digest(content)} {name}\n")
-        old = scratch / "old"
-        if place.exists():
-            place.rename(old)
-        try:
-            (scratch / "new").rename(place)
-        except BaseException:
-            if old.exists():
-                old.rename(place)
-            raise
+        (scratch / "new").rename(place)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 

@@ -37,7 +37,6 @@ class Progress:
     """Shows builds, a line for each that moves on a terminal, else its begin and end."""
 
     def __init__(self) -> None:
-        """Find out whether there is a terminal."""
         self._is_terminal = sys.stdout.isatty()
         self._lines: dict[str, Any] = {}
         tqdm.set_lock(threading.RLock())
@@ -200,7 +199,6 @@ class ImageBuilder:
     """Builds images, each when what it needs is there."""
 
     def __init__(self, client: Any, options: ImageBuildOptions, progress: Progress) -> None:
-        """Take what all builds have in common."""
         self.client, self.options, self.progress = client, options, progress
         self._builds: dict[Future[ImageOutcome], ImageBuild] = {}
         self._known: set[str] = set()  # beginnings of what has been built

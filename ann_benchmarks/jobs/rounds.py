@@ -90,7 +90,6 @@ class Race:
     """The rounds so far, of all contenders."""
 
     def __init__(self, contenders: Sequence[Contender], rounds: Rounds) -> None:
-        """Nothing is measured yet."""
         self.rounds = rounds
         self.running = list(contenders)  # they have a turn in the next round
         self.out: list[Contender] = []  # they are behind for sure

@@ -30,7 +30,6 @@ class Plugin:
     """
 
     def __init__(self, algorithm: Any) -> None:
-        """Take the constructed algorithm."""
         self.algorithm = algorithm
         self.query_arguments: tuple[Any, ...] = ()  # those set last
         self._way: Callable[[Any, int], Any] | None = None  # all queries go this way instead of its own

@@ -20,15 +20,8 @@ METHODS = (
     *("set_load_options", "set_build_options", "serve_only", "set_phase_listener"),
     *("watch_server", "open_monitor", "cool", "recover", "rest", "resume", "open_writable"),
     *("learns_from_rows", "installed_versions", "server_environment", "use_version", "install_version"),
-    *(
-        "simulated_server",
-        "check_server",
-        "check_turns",
-        "use_settings",
-        "set_servers",
-        "servers_environment",
-    ),
-    *("install_local", "local_target", "local_state"),
+    *("simulated_server", "check_server", "check_turns", "use_settings", "set_servers"),
+    *("servers_environment", "install_local", "local_target", "local_state"),
 )
 # Class attributes.
 ATTRIBUTES = ("streams_training_set", "clients_by", "has_found_index", "instead_of_installing")
@@ -79,7 +72,6 @@ class PluginClass:
     """What a plug-in offers before anything is constructed; `constructor` is its class or function."""
 
     def __init__(self, constructor: Any) -> None:
-        """Take the class."""
         self.constructor = constructor
 
     def installed_versions(self) -> dict[str, str]:
@@ -142,8 +134,8 @@ class PluginClass:
         """What the user can do where nothing can be installed."""
         return str(optional(self.constructor, "instead_of_installing", ""))
 
-    def simulated_server(self, restart_command: str | None) -> Any:
-        """Return the server that tiers simulate (tiers/sweep.py); UserError where it has none."""
+    def simulated_server(self) -> Any:
+        """Return the servers that tiers simulate (tiers/sweep.py); UserError where it has none."""
         if (server := optional(self.constructor, "simulated_server")) is None:
             raise UserError(f"{self.constructor.__name__} runs no server: leave --tiers out")
-        return server(restart_command)
+        return server()

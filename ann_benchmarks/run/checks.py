@@ -103,8 +103,8 @@ EXCLUSIONS = (
     Exclusion(["--query-order", "--distinct-queries"], ["--debug-single-query"], "that asks one query alone"),
 )
 NEEDS = (
-    Need(["--tier-method", "--restart-command"], "--tiers", "is for simulated servers"),
-    Need(["--tier-method", "--restart-command"], "--local", "is for servers outside of containers"),
+    Need(["--tier-method"], "--tiers", "is for simulated servers"),
+    Need(["--tier-method"], "--local", "is for servers outside of containers"),
     Need(["--scheduler"], "--local", "needs a server that other machines reach, which no container is"),
     Need(["--post-filter"], "--filter", "says how filtered queries are answered"),
     Need(["--shard-engine"], "--shards", "says what asks the shards", "N"),

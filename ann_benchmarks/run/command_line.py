@@ -224,8 +224,6 @@ class CommandLine:
     tier_method: str | None = option("how memory is held back with --local: by a control group for the"
         " server, or by reserving huge pages of the machine (default: auto); else by the limits of the"
         " containers", choices=("auto", "hugepages", "cgroup"))
-    restart_command: str | None = option(
-        "how to restart a server that is not ours, such as 'systemctl restart postgresql'", "COMMAND")
 
     experiment: str | None = option(
         "carry out experiments/FILE.yml, or a file of your own; other options override those in it", "FILE")

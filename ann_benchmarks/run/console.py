@@ -22,7 +22,7 @@ from ann_benchmarks.results.warnings import FIGURE, gathered
 from ann_benchmarks.statistics.intervals import interval_text
 from ann_benchmarks.statistics.percentiles import least_queries
 
-from .outcomes import JobOutcome
+from .worker import JobOutcome
 
 MOST_ROWS = 12  # of the table at the end
 MOST_POINTS = 40  # in a table
@@ -36,7 +36,6 @@ class Console:
     """
 
     def __init__(self, jobs: Sequence[Job] = ()) -> None:
-        """Take the jobs that are shown; nothing is reported yet."""
         in_turn = any(job.procedure.rounds for job in jobs)  # a race shows the time that is left itself
         self._points = 0 if in_turn else sum(len(job.points) for job in jobs)
         self._done = 0

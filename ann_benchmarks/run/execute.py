@@ -22,12 +22,22 @@ from ann_benchmarks.jobs.job import Job
 
 from .console import Console, describe_work
 from .containers.containers import Containers
-from .outcomes import JobOutcome, Observer, note_failure, noted
 from .request import Request
 from .rounds import Conductor
-from .simulation import Simulation
 from .whereabouts import WorkersHere
-from .worker import AT_ONCE, CHECK, POLL_SECONDS, Question, Worker, ask
+from .worker import (
+    AT_ONCE,
+    CHECK,
+    POLL_SECONDS,
+    JobOutcome,
+    Observer,
+    Question,
+    Simulation,
+    Worker,
+    ask,
+    note_failure,
+    noted,
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +54,6 @@ class Executor:
     """Runs jobs at a workplace."""
 
     def __init__(self, request: Request, workplace: Workplace) -> None:
-        """Nothing is started yet."""
         self._request, self._workplace, self.simulation = request, workplace, workplace.simulation
 
     def run(

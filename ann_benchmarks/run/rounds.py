@@ -20,10 +20,8 @@ from ann_benchmarks.measure.turns_taken import delete_partial_result
 from ann_benchmarks.results.measurement import CHAIN, TURNS, next_link
 from ann_benchmarks.statistics.contests import FEWEST_ROUNDS
 
-from .outcomes import JobOutcome, Observer, note_failure, noted
-from .progress import RoundsProgress, conclusions
-from .resuming import Interrupted, find_interrupted
-from .worker import AT_ONCE, POLL_SECONDS, Worker
+from .race import Interrupted, RoundsProgress, conclusions, find_interrupted
+from .worker import AT_ONCE, POLL_SECONDS, JobOutcome, Observer, Worker, note_failure, noted
 
 TOLERATED = 1.1  # times the budget: rounds are not cut short
 KEEP_SECONDS = 20.0  # after which what was measured is stored, in case that the rest is never reached

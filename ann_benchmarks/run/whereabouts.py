@@ -24,7 +24,6 @@ class Locator:
     """
 
     def __init__(self, locate: Locate) -> None:
-        """Take what has a plug-in report it."""
         self._locate = locate
         self._known: dict[tuple[Any, ...], Mapping[str, Any]] = {}
         self._said: set[str] = set()  # failures; several plug-ins may have the same
@@ -52,7 +51,6 @@ class WorkersHere:
     """
 
     def __init__(self) -> None:
-        """Nothing is started yet."""
         self._kept: dict[str, ProcessWorker] = {}  # by the version that plug-ins use in it
 
     def locate(self, definition: Definition) -> Located | Failure:

@@ -1,17 +1,22 @@
-"""A worker seen from the parent: what carries out requests elsewhere, and what its failures mean."""
+"""Workers seen from the parent: who carries out jobs elsewhere, how, and what becomes of them."""
 
 import multiprocessing.connection
 import signal
+import time
 import traceback
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, Protocol
 
-from ann_benchmarks.common.errors import UserError, describe, one_line, shortage
+from ann_benchmarks.common.errors import NoDefinitionRuns, UserError, describe, one_line, shortage
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs.events import Failure
-from ann_benchmarks.jobs.job import JobRequest
+from ann_benchmarks.jobs.events import Built, Event, Failure, PointDone, PointFailed, WorkloadDone
+from ann_benchmarks.jobs.job import Conditions, Job, JobRequest
 
+LOG_FOLDER = "logs"
 LOCATION, VERSIONS, CHECK = "location", "versions", "check"
 POLL_SECONDS = 0.5
 AT_ONCE = 1000  # messages of one worker, before the others and the time are looked at
@@ -77,7 +82,6 @@ class NoWorker:
     keeps_log = False
 
     def __init__(self, problem: str) -> None:
-        """Take what is wrong."""
         self._problem = problem
         self.pipe, theirs = multiprocessing.Pipe(duplex=False)
         theirs.close()
@@ -135,3 +139,116 @@ def death_of(status: int | None, details: str) -> Failure:
         name = f"signal {-status}"
     cause = LIKELY_CAUSES.get(name, "")
     return Failure(f"the process was ended by {name}{cause}", details, ends_worker=True)
+
+
+@dataclass
+class JobOutcome:
+    """What became of a job."""
+
+    job: Job
+    done: int = 0
+    build_time: float | None = None
+    built: Built | None = None
+    seconds: float = 0.0
+    failure: str | None = None
+    failed_points: int = 0
+    points: list[PointDone] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
+
+
+class Observer(Protocol):
+    """Takes note of how the jobs go."""
+
+    def started(self, job: Job) -> None:
+        """A job has been given to a worker."""
+
+    def event(self, job: Job, event: Event) -> None:
+        """The worker has reported something."""
+
+    def failed(self, outcome: JobOutcome) -> None:
+        """The job has ended early."""
+
+    def ended(self) -> None:
+        """All jobs have ended, or the user has ended them."""
+
+
+def noted(outcome: JobOutcome, message: Event, worker: Worker) -> Event:
+    """Take account of an event; return it, with the place of its traceback where a point has failed."""
+    if isinstance(message, Built | PointDone):
+        outcome.build_time = message.build_time
+    if isinstance(message, Built):
+        outcome.built = message
+    if isinstance(message, PointDone):
+        outcome.points.append(message)
+    outcome.done += isinstance(message, PointDone | WorkloadDone)
+    if not isinstance(message, PointFailed):
+        return message
+    outcome.failed_points += 1
+    is_first = outcome.failed_points == 1 and not worker.keeps_log
+    log = _kept(outcome.job, Failure(message.reason, message.details), "w" if is_first else "a")
+    return replace(message, reason=message.reason + log)
+
+
+def note_failure(outcome: JobOutcome, failure: Failure, worker: Worker, observer: Observer) -> None:
+    """Take account of the end of a job that has failed; NoDefinitionRuns where all others would, too."""
+    if failure.ends_run:
+        raise NoDefinitionRuns(failure.text)
+    outcome.failure = failure.text + _kept(outcome.job, failure, "a" if worker.keeps_log else "w")
+    observer.failed(outcome)
+
+
+def _kept(job: Job, failure: Failure, mode: str) -> str:
+    """Keep a traceback where the user can find it; return the end of the line that says where."""
+    if not failure.details:
+        return ""
+    path = log_path(job)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open(mode, errors="replace") as file:
+            file.write(f"{job.definition}: {failure.text}\n\n{failure.details}\n")
+    except OSError:
+        return ""
+    return f" (see {path})"
+
+
+def log_path(job: Job) -> Path:
+    """Return where the log of a definition lies: logs/DATASET/COUNT/SERIES/ARGS.log."""
+    place = job.path([])
+    name = place.name.partition(".")[0] or "no_arguments"
+    return Path(LOG_FOLDER, *place.parts[1:-1], f"{name}.log")
+
+
+class Simulation(Protocol):
+    """What brings conditions about, one after the other."""
+
+    def conditions(self, rows: int, dimension: int) -> Sequence[Conditions]:
+        """Return all conditions for data of a size; UserError where the machine does not allow them."""
+
+    def obstacle_to_turns(self, definitions: Sequence[Definition]) -> str | None:
+        """Say why these cannot be measured in turn under any of the conditions; None where they can."""
+
+    @property
+    def builder(self) -> Callable[[Job], Worker] | None:
+        """What starts a worker that builds, which no conditions are meant for; None: as any other."""
+
+    def begun(self) -> AbstractContextManager[Any]:
+        """Return what gives all back in the end; its value starts a worker under the conditions of a job."""
+
+    def terms(self, job: Job) -> "Terms | None":
+        """Return what a job's container gets instead of what all others get."""
+
+    def observer(self, jobs: Sequence[Job]) -> Observer:
+        """Return who shows the user how these jobs go."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a job's container gets instead of what all others get, where its conditions say so."""
+
+    memory: int | None = None  # bytes; None: as all others
+    cpus: int | None = None  # how many of those that it would have; None: all
+    environment: Mapping[str, str] = field(default_factory=dict)  # further variables of its processes
+    # Makes its storage ready, a folder of this machine, just before it is created; returns Docker's options.
+    make_ready: Callable[[Path], dict[str, Any]] = lambda storage: {}
+    # Sees to the container while it runs; returns what ends that.
+    keep: Callable[[Any], Callable[[], None]] = lambda container: lambda: None

@@ -76,7 +76,7 @@ def root_systemd() -> None:
     from tiers.tier import Disk, Tier
 
     work_folder("root-systemd")
-    with Holding("cgroup", home()) as holding:
+    with Holding("cgroup", [home()]) as holding:
         holding.apply(Tier(ram=256 * MB, cpus=1, disk=Disk("gp3", 3000, 125_000_000)))
         before = dict(holding.limits)
         print(before, flush=True)

@@ -45,7 +45,6 @@ class QueryRun(MemberRun[QuerySession, InOrder | WhenDue]):
         book: "memoryview[float]",
         queries: Sequence[tuple[Any, ...]],
     ) -> None:
-        """Take the parameters of the queries, too."""
         super().__init__(session, work, book)
         self.queries = queries
         own = work.own if isinstance(work, InOrder) else _NONE

@@ -6,59 +6,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import psycopg
 
 from ..arguments import one_of, whole_number
-from ..environment import PREFIX
 from ..errors import PostgresError
-from ..settings import current_setting
 from ..table import ColumnKind, NamedAttribute, NamedAttributes, partition_name
 from ..table.conditions import ColumnCondition, SharedShape, conditions_of
 
 NONE = "none"  # of what can be chosen: nothing of it
-_HOLDERS = 2  # of a lock: PostgreSQL has room for that many on average (lock.c)
-
-
-@dataclass(frozen=True)
-class LockRoom:
-    """A server's table of locks, by its settings as the manual has them (chapter "Lock Management").
-
-    Servers have some room more than these say, which is not to be relied on: other sessions take it, too.
-    """
-
-    a_transaction: int  # max_locks_per_transaction
-    transactions: int  # max_connections + max_prepared_transactions
-    is_ours: bool  # the server is one that this project starts
-
-    @classmethod
-    def read(cls, connection: psycopg.Connection[Any], is_ours: bool) -> "LockRoom":
-        """Read the settings of a server."""
-        names = ("max_locks_per_transaction", "max_connections", "max_prepared_transactions")
-        locks, connections, prepared = (int(current_setting(connection, name)) for name in names)
-        return cls(locks, connections + prepared, is_ours)
-
-    @property
-    def size(self) -> int:
-        """How many relations can be locked for sure."""
-        return self.a_transaction * self.transactions
-
-    def check(self, relations: int, what: str, clients: int = 1) -> None:
-        """Raise PostgresError where `clients` sessions at a time cannot lock that many relations each.
-
-        `what` names, in the plural, what locks them.
-        """
-        needed = max(relations, -(-relations * clients // _HOLDERS))
-        if needed <= self.size:
-            return
-        setting = f"max_locks_per_transaction={-(-needed // self.transactions)}"
-        how = f'{PREFIX}SETTINGS="{setting}"' if self.is_ours else f"{setting} on the server, and restart it"
-        by = f" of {clients:,} clients" if clients > 1 else ""
-        raise PostgresError(
-            f"{what} lock {relations:,} relations each{by}, and the server's settings make room for"
-            f" {self.size:,}: set {how}"
-        )
-
-
 _SPAN_ROWS = 1 << 20
 
 
@@ -93,22 +47,6 @@ class Division:
 
     def facts(self) -> dict[str, Any]:
         """Return what is stored of it."""
-        raise NotImplementedError
-
-    def noun(self, others: int) -> str:
-        """Name the indexes or partitions, with their number, where there are `others` of attributes."""
-        raise NotImplementedError
-
-    def locked_when_made(self) -> int:
-        """Return the relations that the transactions lock which make the table."""
-        return 0
-
-    def locked_by_query(self, others: int, settings: Mapping[str, str]) -> int:
-        """Return the most relations that a query locks in a session with these settings.
-
-        `others` is the number of other indexes of a table. Where PostgreSQL may plan without a query's
-        values, it locks what any values need, if only to compare.
-        """
         raise NotImplementedError
 
 
@@ -173,14 +111,6 @@ class PartialIndexes(Division):
         least = {"partial_index_rows": min(self._counts.values())} if self._counts else {}
         return {"partial_indexes": len(self._counts), **least}
 
-    def noun(self, others: int) -> str:
-        """Name both kinds of indexes."""
-        return f"{len(self._counts):,} partial indexes" + (f" and {others} of attributes" if others else "")
-
-    def locked_by_query(self, others: int, settings: Mapping[str, str]) -> int:
-        """Return the table with all of its indexes: planning a query locks each."""
-        return 1 + len(self._counts) + others
-
     def _count_values(self, condition: ColumnCondition) -> dict[str, int]:
         attribute, kind = self._rows.attributes[condition.column], condition.kind
         least = self._least_of_labels if kind.has_several else self._least
@@ -214,9 +144,6 @@ def _compared_by_value(filters: Sequence[SharedShape]) -> int | None:
     return None
 
 
-_LOCKS_OF_A_NEW_PARTITION = 3  # itself, what is kept apart from its rows (TOAST), and the index of that
-
-
 class ListPartitions(Division):
     """A partition for each value of the one attribute that all filters compare by `=`."""
 
@@ -245,22 +172,6 @@ class ListPartitions(Division):
     def facts(self) -> dict[str, Any]:
         """Return the number of partitions."""
         return {"partitions": len(self._counts)}
-
-    def noun(self, others: int) -> str:
-        """Name the partitions: each has an index of every attribute."""
-        return f"{len(self._counts):,} partitions"
-
-    def locked_when_made(self) -> int:
-        """Return the table and the partitions: an index of an attribute of all of them takes fewer."""
-        return 1 + len(self._counts) * _LOCKS_OF_A_NEW_PARTITION
-
-    def locked_by_query(self, others: int, settings: Mapping[str, str]) -> int:
-        """Return the table, partitions and the indexes of all of them.
-
-        With a query's values, all partitions but one are pruned before they are locked.
-        """
-        partitions = 1 if settings.get("plan_cache_mode") == "force_custom_plan" else len(self._counts)
-        return 1 + others + partitions * (2 + others)
 
 
 PARTIAL, LARGE, PARTITIONS = "partial", "partial_large", "partitions"

@@ -15,11 +15,11 @@ from ..servers import Server
 from ..servers.caches import Warmth, cache_files, cache_room, fitting_relations, is_short, take_over
 from ..servers.extension import RequiredExtension
 from ..servers.machine import drop_from_cache, memory_bytes
-from ..servers.whereabouts import facts_of, most_connections
+from ..servers.whereabouts import facts_of, known_facts, most_connections
 from ..session.session import SessionFacts
 from ..session.statement import QueryStatement, load_libraries
 from ..settings import SESSION, apply_settings, check_contender, settable
-from ..statistics import ServerWatch
+from ..statistics.watch import ServerWatch
 from ..table import Column
 from ..table.attributed import RETURNED_COLUMNS
 from ..table.conditions import conditions_of
@@ -27,8 +27,7 @@ from ..table.loading import load_table
 from ..table.tables import check_encoding, check_type
 from ..writing.table import WritableTable, drop_leftovers
 from .building import BuildOptions, BuildPlace, Index, IndexHooks
-from .pasted import BUILD_SETTINGS, write_build, write_query
-from .table_indexes import TableIndexes
+from .table_indexes import BUILD_SETTINGS, TableIndexes, write_build, write_query
 
 
 class IndexedTable:
@@ -41,7 +40,6 @@ class IndexedTable:
     _where = ""  # what tells the servers that answer from others that have the same table
 
     def __init__(self, extension: RequiredExtension, metric: str, hooks: IndexHooks) -> None:
-        """Take what the plug-in describes; nothing is started yet."""
         self.enter_phase: Callable[[str], object] = lambda phase: None  # called with each phase's name
         self.table: catalog.LoadedTable | None = None
         self.versions: dict[str, str] = {}  # the index depends on them
@@ -57,13 +55,16 @@ class IndexedTable:
         self._ram = math.inf  # bytes that the server has for what it caches, as far as is known
         self._cached: Sequence[str] = ()  # relations that the system's cache is to hold
 
+    @classmethod
+    def known_facts(cls, extensions: Sequence[str], arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what would be stored of the servers, and their versions, without starting one of ours."""
+        return known_facts(extensions)
+
     def make(self, X: Any, column: Column, options: BuildOptions) -> None:
         """Load the vectors and build the index, unless both are there from an earlier run."""
         self.column, self._options = column, options
         self._indexes = indexes = TableIndexes(options, X.shape[0], self._hooks)
         with self._preparing(X.shape[0]) as (connection, index):
-            settings = {**indexes.session_of_queries(has_filter=True), **self._session_settings}
-            indexes.check_locks(self.server, connection, settings)
             mark = indexes.table_mark(X)
             name = catalog.table_name(mark, column.type_name)
             self._reserve(name)
@@ -148,12 +149,6 @@ class IndexedTable:
     def index_kib(self) -> float:
         """Size of all indexes in KiB, 0 before they are built."""
         return self._indexes.kib
-
-    def check_clients(self, settings: Mapping[str, str], clients: int) -> None:
-        """Raise PostgresError where the server cannot lock what clients with these settings need."""
-        if self._indexes.division is not None:
-            with self.server.connect() as connection:
-                self._indexes.check_locks(self.server, connection, settings, clients)
 
     def facts(self) -> dict[str, Any]:
         """Return what is stored of it: versions, sizes, parts of the build time."""

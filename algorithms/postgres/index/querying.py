@@ -27,7 +27,6 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
     """Queries on one table, with the settings of the point that is measured."""
 
     def __init__(self, indexed: IndexedTable) -> None:
-        """Take the table, which is not there before fit; nothing is connected yet."""
         self._indexed = indexed
         self._contender_settings: Mapping[str, str] = {}
         self._query_settings: Mapping[str, str] = {}
@@ -206,7 +205,6 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
         statement = self.statement(X[0], n)
         self._forget_plans()
         if statement.has_filter:
-            self._indexed.check_clients(statement.settings, clients)
             self._explain_later(X)
         self._session_count = n
         return statement
@@ -244,8 +242,6 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
             self.end_sessions()
             self._forget_plans()
             statement = self.statement(q, n)
-            if statement.has_filter:
-                self._indexed.check_clients(statement.settings, 1)
             self._session = open_session(statement)
             self._session_count = n
         return self._session

@@ -3,7 +3,8 @@
 Each index is built in a transaction of its own, and found again by later runs.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,13 +15,15 @@ from ..errors import PostgresError
 from ..forms import Form
 from ..servers import Server
 from ..servers.caches import warm_index
+from ..servers.extension import RequiredExtension
 from ..servers.progress import progress_bar
+from ..session.statement import QueryStatement
 from ..settings import FILTERED_SESSION, MIB, QUERY_SESSION, shared_buffers, size_text
 from ..table import KINDS, AttributedColumn, Column, ColumnKind, attribute_kinds, quoted
 from ..table.attributed import TEXT, TEXT_BYTES
 from ..table.tables import fingerprint
 from .building import MOST_NOTICES, BuildOptions, BuildPlace, Index, IndexBuild, IndexHooks
-from .divisions import NONE, Division, FilteredRows, LockRoom, Part
+from .divisions import NONE, Division, FilteredRows, Part
 
 Connection = psycopg.Connection[Any]
 CHOICES = (NONE, "auto", "btree", "gin")  # of indexes of attributes: auto is the one that serves each
@@ -110,23 +113,6 @@ class TableIndexes:
             seconds = sum(built.build_seconds for built in self._of_attributes)
             self.facts["attribute_index_size"] = _kib(place.connection, names)
             self.facts["attribute_index_build_time"] = seconds
-
-    def check_locks(
-        self, server: Server, connection: Connection, settings: Mapping[str, str], clients: int = 0
-    ) -> None:
-        """Raise PostgresError where clients with these settings cannot lock what their plans need.
-
-        Without clients: where the server cannot lock what making the table takes, or a query of it.
-        """
-        if self.division is None:
-            return
-        room, others = LockRoom.read(connection, server.is_ours), len(self._indexed)
-        noun, locked = self.division.noun(others), self.division.locked_by_query(others, settings)
-        if clients:
-            room.check(locked, "queries", clients)
-            return
-        room.check(self.division.locked_when_made(), f"{noun}: the transactions that make them")
-        room.check(locked, f"{noun}: the plans of queries")
 
     def prewarm(self, connection: Connection, warm: Callable[[str], str | None]) -> None:
         """Bring them into the server's memory; `warm` does so with one of vectors, and says how."""
@@ -248,3 +234,47 @@ def _report(built: Sequence[BuiltIndex], every: int) -> None:
 
 def _counted(indexes: int) -> str:
     return "1 index" if indexes == 1 else f"{indexes:,} indexes"
+
+
+# The statements that were run, for a table of one's own, as the JSON of their lines (an attribute has one).
+BUILD_SETTINGS = ("maintenance_work_mem", "max_parallel_maintenance_workers")  # of an index that was built
+PASTED_TABLE = "items"  # stands for the reader's own; its columns are id and embedding
+FIRST_ROW = f"(SELECT embedding FROM {PASTED_TABLE} LIMIT 1)"  # a vector that is there, in place of $1
+
+
+def write_build(
+    required: RequiredExtension, column: Column, index: Index, settings: Mapping[str, Any]
+) -> str:
+    """Return the statements that build an index with these settings; "" where it takes more than them."""
+    if not index.is_whole:
+        return ""
+    lines = [f"-- for a table {PASTED_TABLE} (id bigint, embedding {column.declared})"]
+    if required.library:
+        lines.append(f"-- the server starts with shared_preload_libraries = '{required.library}'")
+    lines += [f"{statement};" for statement in required.creation()]
+    return _dump([*lines, *_set(settings), f"{index.sql('', PASTED_TABLE)};"])
+
+
+def write_query(statement: QueryStatement, table: str) -> str:
+    """Return the settings and the query of a session; "" where the query has more parameters than one."""
+    if statement.has_filter:
+        return ""
+    own = {name: value for name, value in statement.settings.items() if QUERY_SESSION.get(name) != value}
+    common = [line for line in _set(statement.settings) if line not in _set(own)]
+    return _dump([
+        "-- in each session, or for a role: ALTER ROLE name SET ...",
+        *_set(own),
+        "-- the planner and its plans, as measured",
+        *common,
+        f"-- {FIRST_ROW} stands for the vector of a query",
+        f"{statement.sql.replace(table, PASTED_TABLE).replace('$1', FIRST_ROW)};",
+    ])  # fmt: skip
+
+
+def _dump(statements: Iterable[str]) -> str:
+    return json.dumps("\n".join(statements).split("\n"))
+
+
+def _set(settings: Mapping[str, Any]) -> list[str]:
+    known = {name: str(value).replace("'", "''") for name, value in settings.items() if value is not None}
+    return [f"SET {name} = '{value}';" for name, value in known.items()]

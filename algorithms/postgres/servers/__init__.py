@@ -1,9 +1,14 @@
-"""Servers: the embedded one, one of the machine's own programs, and somebody else's."""
+"""Servers: the embedded one, one of the machine's own programs, and somebody else's; and those of tiers."""
 
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from ..environment import PREFIX, folder_variable, server_kind
+from ..environment import PREFIX, folder_variable, given_settings, server_kind
 from ..errors import PostgresError
+from ..settings import megabytes
+from . import machine
 from .account import server_account
 from .base import Server
 from .cluster import default_folder, folder_beside
@@ -13,9 +18,12 @@ from .programs import embedded_installation, installed_binaries
 from .standby import StandbyServer
 
 __all__ = [
-    "Server", "StandbyServer", "chosen_build", "chosen_programs", "current_server", "replica_server",
+    "Server", "TieredServers", "chosen_build", "chosen_programs", "current_server", "replica_server",
     "shard_server", "stop_replicas", "use_installation",
 ]  # fmt: skip
+
+_BUILD_BUFFERS = 8 << 30  # at most, of a server that builds: the scan of a table uses hardly any of them
+_LEAST_BUILD_BUFFERS = 128 << 20
 
 _current: Server | None = None
 _shards: dict[int, Server] = {}
@@ -107,3 +115,53 @@ def _make_server() -> Server:
 def _data_folder() -> Path:
     data = folder_variable("DATA") or default_folder(server_account())
     return data if _chosen is None else data.with_name(f"{data.name}-{_chosen[1]}")
+
+
+class TieredServers:
+    """Servers that workers, or containers, start with the memory of a smaller machine.
+
+    The framework simulates that machine (tiers/sweep.py is its side). A tier is whatever has
+    `shared_buffers`, `ram`, `cpus` and `limited_disk`, sizes in bytes, None without a limit.
+    """
+
+    def __init__(self) -> None:
+        """Raise PostgresError where the environment names a server that is not ours."""
+        if server_kind() == "external":
+            raise PostgresError(
+                f"tiers simulate servers of our own: unset {PREFIX}HOST and the like ({PREFIX}BIN names your"
+                " programs), or leave --tiers out"
+            )
+
+    def check(self, tiers: Sequence[Any]) -> None:
+        """Raise PostgresError for tiers whose shared_buffers the user sets."""
+        if "shared_buffers" in given_settings() and any(tier.shared_buffers is not None for tier in tiers):
+            raise PostgresError(f"tiers set shared_buffers: take it out of {PREFIX}SETTINGS")
+
+    def folders(self, kind: str, count: int) -> Sequence[Path]:
+        """Return the folders of the data of a server and of `count` others beside it, shards or replicas."""
+        found = shard_server if kind == "shards" else replica_server
+        every = [current_server(), *(found(number + 1) for number in range(count))]
+        folders = [folder for server in every if (folder := server.data_folder)]
+        if len(folders) <= count:
+            raise PostgresError(
+                f"tiers simulate servers of our own: unset {SHARD_HOSTS}, or leave --tiers out"
+            )
+        return folders
+
+    def environment(self, tier: Any, groups: Sequence[Path] = ()) -> Mapping[str, str]:
+        """Return the variables of a process whose server is to have what a tier has.
+
+        None: one that leaves the memory to the build and to the system's cache. The user's own settings win,
+        but for what the tier is about.
+        """
+        self.check([tier] if tier else [])
+        settings: dict[str, str] = {}
+        if tier is None:
+            buffers = max(min(_BUILD_BUFFERS, machine.memory_bytes() // 16), _LEAST_BUILD_BUFFERS)
+            settings["shared_buffers"] = megabytes(buffers)
+        elif tier.shared_buffers is not None:
+            settings["shared_buffers"] = megabytes(tier.shared_buffers)
+        words = (f"{name}={value}" for name, value in {**settings, **given_settings()}.items())
+        memory = {f"{PREFIX}RAM": megabytes(tier.ram)} if tier and tier.ram else {}
+        groups_text = ":".join(map(str, groups))
+        return {f"{PREFIX}SETTINGS": shlex.join(words), f"{PREFIX}GROUPS": groups_text, **memory}

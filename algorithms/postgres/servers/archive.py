@@ -221,7 +221,6 @@ class _Counted:
     """A stream that counts the bytes which are read from it, against a budget."""
 
     def __init__(self, stream: _Readable, budget: _Budget) -> None:
-        """Take both."""
         self._stream, self._budget = stream, budget
 
     def read(self, size: int, /) -> bytes:

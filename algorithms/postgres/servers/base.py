@@ -11,14 +11,13 @@ from typing import Any
 import psycopg
 
 from ..environment import OTHER_FOLDER, PREFIX
-from ..errors import PostgresError
+from ..errors import PostgresError, lacks_resources, message_of
 from ..settings import size_text
 from . import machine
 from .libpq import connect
 
 NOTICE_SECONDS = 0.3  # in which a server sees that a backend has crashed, and ends all others, or itself
 REVIVE_SECONDS = 60  # for the recovery of an external server
-INSUFFICIENT_RESOURCES = "53"  # the class of SQLSTATE: disk full, out of memory
 
 
 class Server(ABC):
@@ -64,8 +63,8 @@ class Server(ABC):
             is_lost = type(error) is psycopg.DatabaseError and error.sqlstate is None
             if not is_lost and not isinstance(error, psycopg.OperationalError):
                 raise
-            if (error.sqlstate or "").startswith(INSUFFICIENT_RESOURCES):
-                reason = f"ran out of room while {doing}, {kept}: {error.diag.message_primary}"
+            if lacks_resources(error):
+                reason = f"ran out of room while {doing}, {kept}: {message_of(error)}"
             else:
                 reason = f"broke off while {doing}: {self.last_words() or str(error).splitlines()[0]}"
             raise PostgresError(f"the server {reason}") from None

@@ -23,7 +23,6 @@ class Warmth:
     """Whether a server's memory was filled with what queries need, and has not lost it since."""
 
     def __init__(self) -> None:
-        """It was not."""
         self._mark: Any = None  # of the server's start
 
     def forget(self) -> None:

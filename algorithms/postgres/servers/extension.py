@@ -37,8 +37,8 @@ class RequiredExtension:
     library: str  # the server must load it when it starts; "": none
     builds_on: tuple[str, ...]  # other extensions, whose plug-ins have their names
     algorithm: str  # the plug-in's folder
-    # Called where the server has the schema LEFTOVERS, perhaps of a run that was killed.
-    drop_leftovers: Callable[[Server, psycopg.Connection[Any]], None] = lambda server, connection: None
+    # Called where a server of ours has the schema LEFTOVERS, perhaps of a run that was killed.
+    drop_leftovers: Callable[[psycopg.Connection[Any]], None] = lambda connection: None
 
     @property
     def all_names(self) -> tuple[str, ...]:
@@ -82,9 +82,11 @@ class RequiredExtension:
             # Before the library is required: without it, the server would not start.
             for name, algorithm in self.parts:
                 check_available(connection, name, algorithm, server.is_ours)
-            if connection.execute("SELECT to_regnamespace(%s)", [LEFTOVERS]).fetchone() != (None,):
-                self.drop_leftovers(server, connection)
-            libraries = libraries_to_preload(connection) if server.is_ours else []
+            libraries = []
+            if server.is_ours:
+                if connection.execute("SELECT to_regnamespace(%s)", [LEFTOVERS]).fetchone() != (None,):
+                    self.drop_leftovers(connection)
+                libraries = libraries_to_preload(connection)
         for name in dict.fromkeys([*filter(None, [self.library]), *libraries]):
             server.preload(name)
         return server

@@ -58,12 +58,10 @@ class ExternalServer(Server):
         """Leave it as it is: what a session cannot set is refused when the index is made."""
 
     def connection_parameters(self) -> dict[str, Any]:
-        """Keyword arguments of libpq, from the environment."""
         return {**_SILENCE, **connection_parameters(), **(self._place or {})}
 
     @property
     def data_folder(self) -> Path | None:
-        """Not ours to know."""
         return None
 
 

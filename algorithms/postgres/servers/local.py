@@ -55,7 +55,6 @@ class LocalServer(Server):
 
     @property
     def data_folder(self) -> Path:
-        """The folder that holds all it keeps."""
         return self._cluster.root
 
     @property
@@ -69,7 +68,6 @@ class LocalServer(Server):
         return self._programs.folder
 
     def connection_parameters(self) -> dict[str, Any]:
-        """Keyword arguments of libpq."""
         return own_parameters(str(self._cluster.socket_folder), _PORT, SUPERUSER, DATABASE)
 
     def last_words(self) -> str:

@@ -16,7 +16,7 @@ from psycopg import pq
 from ..errors import PostgresError, refusal
 from ..servers.libpq import SHARED_BACKENDS, backend_of, connect
 from ..settings import apply_settings
-from ..statistics import CLIENT_APPLICATION, flush_statement
+from ..statistics.counters import CLIENT_APPLICATION, flush_statement
 from .statement import CUSTOM_FIRST, QueryStatement, load_libraries, plan_names, set_and_check
 
 STATEMENT = b"ann_query"
@@ -113,7 +113,6 @@ class QuerySession(PreparedSession):
     _executed = STATEMENT.decode()  # what EXECUTE calls the statement
 
     def __init__(self, statement: QueryStatement) -> None:
-        """Connect, prepare the statement, and check its plan."""
         super().__init__(statement.parameters, CLIENT_APPLICATION, statement.extensions)
         self._statement, self.has_filter = statement, statement.has_filter
         self.encode, self.formats = statement.encoder(), statement.formats

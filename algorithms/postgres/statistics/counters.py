@@ -1,9 +1,16 @@
-"""What PostgreSQL counts: each statistic that is sampled, or stored with a point, is one line of VIEWS.
+"""What PostgreSQL counts, and what sessions wait for.
+
+Each statistic that is sampled, or stored with a point, is one line of VIEWS.
 
 Names of views and columns: PostgreSQL's manual, "The Cumulative Statistics System", of versions 13 to 18.
 """
 
+import random
+import threading
+import time
+from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -231,3 +238,60 @@ def flush_statement(server_version: int) -> str:
     if server_version >= SHARED_MEMORY_VERSION:
         return "SELECT pg_stat_force_next_flush()"
     return f"SELECT pg_sleep({REPORT_SECONDS})"
+
+
+CLIENT_APPLICATION = "ann_benchmarks_client"
+_INTERVAL_SECONDS = 0.05
+_PAUSES_A_SAMPLE = 20  # fewer if samples take long, such as on a loaded machine
+_STOP_SECONDS = 5.0
+# A session that this user may not see has no state.
+_SAMPLED_SESSIONS = f"""
+    SELECT CASE WHEN state LIKE 'idle%' THEN 'idle'
+                WHEN wait_event IS NULL THEN 'CPU'
+                ELSE wait_event_type || ':' || wait_event END,
+           count(*)
+    FROM pg_stat_activity
+    WHERE application_name = '{CLIENT_APPLICATION}' AND backend_type = 'client backend' AND state IS NOT NULL
+    GROUP BY 1
+"""
+
+
+class WaitSampler:
+    """A thread that counts, every 50 ms or so, how many sessions are on a CPU, idle, or in which wait.
+
+    Nothing else may use the connection until it is stopped. An error ends it silently; earlier samples stay.
+    """
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+        self._seen: Counter[str] = Counter()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> Counter[str]:
+        """End it; return how many sessions were in each state."""
+        self._done.set()
+        self._thread.join(_STOP_SECONDS)
+        return self._seen.copy()
+
+    def _sample(self) -> None:
+        libpq = self._connection.pgconn  # itself: half of what a sample costs here
+        with suppress(psycopg.Error):
+            libpq.prepare(b"", _SAMPLED_SESSIONS.encode())  # without a name: the next run replaces it
+            pause = _INTERVAL_SECONDS
+            # At irregular moments: what happens regularly would be seen always, or never.
+            while not self._done.wait(pause * random.uniform(0.5, 1.5)):
+                started = time.perf_counter()
+                result = libpq.exec_prepared(b"", None)
+                if result.status != pq.ExecStatus.TUPLES_OK:
+                    return
+                for row in range(result.ntuples):
+                    doing, sessions = (result.get_value(row, column) or b"" for column in (0, 1))
+                    self._seen[doing.decode()] += int(sessions)
+                pause = max(_INTERVAL_SECONDS, _PAUSES_A_SAMPLE * (time.perf_counter() - started))
+
+
+def shares(seen: Counter[str]) -> dict[str, float]:
+    """Share of each in all samples, the largest first."""
+    return {doing: round(sessions / seen.total(), 4) for doing, sessions in seen.most_common()}

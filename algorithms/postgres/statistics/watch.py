@@ -1,120 +1,31 @@
-"""One run watched: what is read before it, during it, and after it."""
+"""Who reads what PostgreSQL counts: around a run, and now and then for as long as a job takes."""
 
 import json
-import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, TimeoutError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
 import psycopg
 from psycopg import pq
 
+from ..environment import server_kind
 from ..errors import PostgresError
 from ..servers import Server
 from ..servers.libpq import connect
 from ..servers.machine import ServerProcesses, busy_share, machine_cpu, server_processes
 from ..settings import shared_buffers
-from .counters import REPORT_SECONDS, SHARED_MEMORY_VERSION, CounterReader
+from . import counters
+from .counters import REPORT_SECONDS, SHARED_MEMORY_VERSION, VIEWS, CounterReader, WaitSampler, shares
 
 _T = TypeVar("_T")
-_ANSWER_SECONDS = 30.0  # far more than a loaded server needs
-
-
-class NoAnswer(Exception):
-    """The server did not answer in time. The thread that sent the request still waits on the connection."""
-
-
-def answered(ask: Callable[[], _T]) -> _T:
-    """Return what `ask` returns, or raise what it raises; NoAnswer if that takes too long."""
-    answer: Future[_T] = Future()
-
-    def wait() -> None:
-        try:
-            answer.set_result(ask())
-        except Exception as error:
-            answer.set_exception(error)
-
-    threading.Thread(target=wait, daemon=True).start()
-    # Not result(timeout): `ask` may raise a TimeoutError of its own.
-    try:
-        error = answer.exception(_ANSWER_SECONDS)
-    except TimeoutError:
-        raise NoAnswer from None
-    if error is not None:
-        raise error
-    return answer.result()
-
-
-CLIENT_APPLICATION = "ann_benchmarks_client"
-_INTERVAL_SECONDS = 0.05
-_PAUSES_A_SAMPLE = 20  # fewer if samples take long, such as on a loaded machine
-_STOP_SECONDS = 5.0
-_STATEMENT = b""  # a statement without a name, which the next run replaces
-# A session that this user may not see has no state.
-_SESSIONS = f"""
-    SELECT CASE WHEN state LIKE 'idle%' THEN 'idle'
-                WHEN wait_event IS NULL THEN 'CPU'
-                ELSE wait_event_type || ':' || wait_event END,
-           count(*)
-    FROM pg_stat_activity
-    WHERE application_name = '{CLIENT_APPLICATION}' AND backend_type = 'client backend' AND state IS NOT NULL
-    GROUP BY 1
-"""
-
-
-class WaitSampler:
-    """A thread that counts, every 50 ms or so, how many sessions are on a CPU, idle, or in which wait.
-
-    Nothing else may use the connection until it is stopped. An error ends it silently; earlier samples stay.
-    """
-
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        """Start to sample."""
-        self._connection = connection
-        self._seen: Counter[str] = Counter()
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> Counter[str]:
-        """End it; return how many sessions were in each state."""
-        self._done.set()
-        self._thread.join(_STOP_SECONDS)
-        return self._seen.copy()
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether it could not be stopped, since the server does not answer."""
-        return self._thread.is_alive()
-
-    def _sample(self) -> None:
-        libpq = self._connection.pgconn  # itself: half of what a sample costs here
-        with suppress(psycopg.Error):
-            libpq.prepare(_STATEMENT, _SESSIONS.encode())
-            pause = _INTERVAL_SECONDS
-            # At irregular moments: what happens regularly would be seen always, or never.
-            while not self._done.wait(pause * random.uniform(0.5, 1.5)):
-                started = time.perf_counter()
-                result = libpq.exec_prepared(_STATEMENT, None)
-                if result.status != pq.ExecStatus.TUPLES_OK:
-                    return
-                for row in range(result.ntuples):
-                    doing, sessions = (result.get_value(row, column) or b"" for column in (0, 1))
-                    self._seen[doing.decode()] += int(sessions)
-                pause = max(_INTERVAL_SECONDS, _PAUSES_A_SAMPLE * (time.perf_counter() - started))
-
-
-def shares(seen: Counter[str]) -> dict[str, float]:
-    """Share of each in all samples, the largest first."""
-    return {doing: round(sessions / seen.total(), 4) for doing, sessions in seen.most_common()}
-
-
+MONITOR_APPLICATION = "ann_benchmarks_monitor"
+RETRY_SECONDS = 5.0  # after a connection was lost, unless the server is known to be there again
+PREFIX = "postgresql."
 _STATE = "SELECT pg_is_in_recovery(), extract(epoch FROM pg_postmaster_start_time())::float8"
 _UNAVAILABLE = (psycopg.Error, PostgresError, psutil.Error, OSError)
 
@@ -179,8 +90,6 @@ class ServerWatch:
             run.used = _differences(used, self._used())
             if sampler is not None:
                 run.seen = sampler.stop()
-                if sampler.is_stuck:
-                    self._connection = None  # it is left to the thread that waits for the server
         after = self._state()
         if before is not None and after is not None and before != after:
             happened = "was started again" if before[0] == after[0] else "was promoted"
@@ -239,14 +148,11 @@ class ServerWatch:
             self._connect()
             if (connection := self._connection) is None:
                 return None
-            try:
-                if found := _if_available(lambda: answered(lambda: connection.execute(_STATE).fetchone())):
-                    return found
-            except NoAnswer:
-                return None
-            finally:
-                if connection.closed:
-                    self._connection = None
+            found = _if_available(lambda: connection.execute(_STATE).fetchone())
+            if connection.closed:
+                self._connection = None
+            if found:
+                return found
         return None
 
     def _counted(self) -> dict[str, float]:
@@ -255,11 +161,7 @@ class ServerWatch:
             return {}
         if connection.info.server_version < SHARED_MEMORY_VERSION:
             time.sleep(REPORT_SECONDS + 0.1)
-        try:
-            return _if_available(lambda: answered(lambda: reader.read(self._table, self._index))) or {}
-        except NoAnswer:
-            self._connection = None  # the same as after a sampler that is stuck
-            return {}
+        return _if_available(lambda: reader.read(self._table, self._index)) or {}
 
     def _used(self) -> dict[str, float]:
         return (_if_available(self._processes.used) if self._processes is not None else None) or {}
@@ -275,3 +177,77 @@ def _if_available(get: Callable[[], _T]) -> _T | None:
         return get()
     except _UNAVAILABLE:
         return None
+
+
+class PostgresStatistics:
+    """What the server counts. Nothing raises: what is not available is left out until it is."""
+
+    levels = frozenset(PREFIX + name for view in VIEWS if view.levels for name in view.statistics)
+
+    def __init__(
+        self, server: Callable[[], Server | None], relations: Callable[[], tuple[str | None, str | None]]
+    ) -> None:
+        """Take what returns the server, None before it is started, and what names its table and index."""
+        self._server, self._relations = server, relations
+        self._connection: psycopg.Connection[Any] | None = None
+        self._reader: CounterReader | None = None
+        self._has_local_processes = False
+        self._retry_at = 0.0
+
+    def sample(self) -> dict[str, float]:
+        """Return all that is known now: totals since the statistics began, and the levels."""
+        try:
+            reader = self._opened()
+            found = {} if reader is None else reader.read(*self._relations())
+            if self._connection is not None and self._connection.pgconn.status != pq.ConnStatus.OK:
+                self._lose()
+            return {PREFIX + name: value for name, value in found.items()}
+        except (psycopg.Error, PostgresError, psutil.Error, OSError, ValueError):
+            self._lose()
+            return {}
+
+    @property
+    def panels(self) -> dict[str, str]:
+        """The titles under which the dashboard draws names that it has no panel for."""
+        return {
+            PREFIX + name: view.panel for view in counters.VIEWS if view.panel for name in view.statistics
+        }
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the server is one of ours, or its processes are on this machine; False while not known."""
+        server = self._server()
+        is_ours = server_kind() != "external" if server is None else server.is_ours
+        return is_ours or self._has_local_processes
+
+    def revived(self) -> None:
+        """Note that the server answers again: a lost connection may be opened at once."""
+        self._retry_at = 0.0
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection, self._reader = None, None
+
+    def _opened(self) -> CounterReader | None:
+        if self._reader is not None:
+            return self._reader
+        server = self._server()
+        if server is None or time.monotonic() < self._retry_at:
+            return None
+        self._retry_at = time.monotonic() + RETRY_SECONDS
+        parameters = server.connection_parameters()
+        if server.is_ours and not Path(str(parameters["host"])).is_dir():
+            return None  # it is stopped, and so has no socket
+        self._connection = connect({**parameters, "application_name": MONITOR_APPLICATION})
+        self._connection.execute("SET statement_timeout = '5s'")
+        self._connection.execute("SET jit = off")
+        self._reader = CounterReader(self._connection)
+        with suppress(psutil.Error):
+            self._has_local_processes = server_processes(self._connection) is not None
+        return self._reader
+
+    def _lose(self) -> None:
+        self.close()
+        self._retry_at = time.monotonic() + RETRY_SECONDS

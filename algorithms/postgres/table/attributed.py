@@ -58,7 +58,6 @@ class AttributedColumn(Column):
 
     @property
     def table_definition(self) -> str:
-        """The columns of the table, and what it is partitioned by."""
         pairs = zip(self.attribute_names, self._kinds, strict=True)
         further = "".join(f", {name} {kind.type_name} NOT NULL" for name, kind in pairs)
         key = quoted(self._partitions[0]) if self._partitions else ""
@@ -86,7 +85,6 @@ class AttributedColumn(Column):
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a row on its way to the server, likewise."""
         return self._column.row_bytes + self._more_bytes
 
     @property
@@ -95,13 +93,11 @@ class AttributedColumn(Column):
         return self._column.is_plain and Column.is_plain.fget(self)  # type: ignore[attr-defined]
 
     def source_bytes(self, train: Any) -> int:
-        """Bytes of a row of the training set."""
         return self._column.source_bytes(train)
 
     def row_encoder(
         self, rows: int, where: Callable[[int], str] = row_of_an_array, beside: Beside = ALONE
     ) -> RowEncoder:
-        """Return what encodes blocks of vectors with the attributes of these rows."""
         fixed = [kind for kind in self._kinds if isinstance(kind, FixedKind)]
         if isinstance(self._column, FixedColumn) and len(fixed) == len(self._kinds):
             return self._column.row_encoder(rows, where, fixed_beside(self._attributes, fixed, where))
@@ -109,11 +105,9 @@ class AttributedColumn(Column):
         return JoinedRowEncoder(alone, self._attributes, self._kinds, where)
 
     def parameter_encoder(self) -> Callable[[Any], bytes | bytearray]:
-        """Return what encodes a query's vector."""
         return self._column.parameter_encoder()
 
     def literal(self, row: Any) -> str:
-        """Write a query's vector."""
         return self._column.literal(row)
 
 

@@ -41,7 +41,6 @@ class FixedColumn(Column):
     def row_encoder(
         self, rows: int, where: Callable[[int], str] = row_of_an_array, beside: Beside = ALONE
     ) -> "FixedRowEncoder":
-        """Return what encodes blocks of up to `rows` rows."""
         return FixedRowEncoder(self, rows, where, beside)
 
 
@@ -49,7 +48,6 @@ class FixedRowEncoder:
     """Encodes blocks into one buffer that is used again and again."""
 
     def __init__(self, column: FixedColumn, rows: int, where: Callable[[int], str], beside: Beside) -> None:
-        """Fill in all that is the same in every row."""
         self._column, self._where, self._beside = column, where, beside
         layout = column.layout
         self._rows = np.zeros(
@@ -205,7 +203,6 @@ class BitColumn(FixedColumn):
         return np.asarray(row, dtype=bool)
 
     def parameter_encoder(self) -> Callable[[Any], bytes]:
-        """Return what encodes a query."""
         head, bits_of = self.dimension.to_bytes(4, "big"), self.bits_of
         return lambda row: head + np.packbits(bits_of(row)).tobytes()
 

@@ -90,7 +90,6 @@ class FixedKind(ColumnKind):
     """Values of eight bytes."""
 
     def pieces(self, values: Any, place: Callable[[int], str]) -> list[Any]:
-        """Return lengths and numbers."""
         out = np.empty(len(values), [("length", ">i4"), ("value", ">i8")])
         out["length"], out["value"] = 8, self.checked(values, place)
         content = out.tobytes()
@@ -196,7 +195,6 @@ class LabelsKind(ColumnKind):
         return packed(">i", value, value, self.element)
 
     def literal(self, value: Any) -> str:
-        """Write the number."""
         self.binary(value)  # raises for a value of another kind
         return str(value)
 

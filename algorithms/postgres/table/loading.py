@@ -68,7 +68,6 @@ class ChunkedLoad:
     """
 
     def __init__(self, server: Server, name: str, column: Column, train: Any) -> None:
-        """Take the table's name and what goes into it."""
         self._server, self._name, self._column, self._train = server, name, column, train
         self._lock = threading.Lock()
         self._connections: list[psycopg.Connection[Any]] = []

@@ -54,7 +54,6 @@ class SparseColumn(Column):
 
     @property
     def value_bytes(self) -> int:
-        """Bytes of a value in a row, with its header, on average."""
         return round(16 + 8 * self.mean_values)
 
     @property
@@ -63,18 +62,14 @@ class SparseColumn(Column):
         return self.most_values <= MOST_INDEXED_VALUES - 1
 
     def source_bytes(self, train: Any) -> int:
-        """Bytes of a row of the training set, on average."""
         return self.value_bytes
 
     def row_encoder(
         self, rows: int, where: Callable[[int], str] = row_of_an_array, beside: Beside = ALONE
     ) -> "SparseRowEncoder":
-        """Return what encodes blocks of rows."""
         return SparseRowEncoder(self, where, beside)
 
     def parameter_encoder(self) -> Callable[[Any], bytes]:
-        """Return what encodes one query after the other."""
-
         def encode(query: Any) -> bytes:
             count = len(query.indices)
             if count > MOST_VALUES:
@@ -97,7 +92,6 @@ class SparseRowEncoder:
     """Encodes blocks of rows that have `indptr`, `indices` and `data`."""
 
     def __init__(self, column: SparseColumn, where: Callable[[int], str], beside: Beside) -> None:
-        """Take what names a row for an error."""
         self._dimension, self._where, self._columns = column.dimension, where, 2 + beside.columns
         self._ends: list[int] = []  # of the rows of the last block, in bytes
 

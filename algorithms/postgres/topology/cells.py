@@ -23,7 +23,6 @@ class Cells:
     """
 
     def __init__(self, centroids: np.ndarray, spherical: bool) -> None:
-        """Take the centroids."""
         self.centroids, self.spherical = np.ascontiguousarray(centroids, np.float32), spherical
         exact = self.centroids.astype(np.float64)
         # Around their mean: far from the origin, float32 would round away what distances differ by.

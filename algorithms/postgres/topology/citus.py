@@ -1,7 +1,11 @@
 """The engine of Citus: a coordinator asks by a distributed table with a part on each shard.
 
 The parts are views of the shards' tables, so that Citus asks the same tables and indexes as other engines do.
-All that it needs is there while the engine is used. The next run drops what one that was killed has left.
+All servers are ours: a run creates the extension, makes the shards nodes of the coordinator, and drops all of
+it. The next run drops what one that was killed has left.
+
+Citus' event trigger needs its library, which only loads when the server starts. A server without the library
+cannot drop anything while the extension is there.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,27 +14,19 @@ from types import MappingProxyType
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 from .. import catalog
 from ..errors import PostgresError, naming, refusal
 from ..servers import Server
-from ..servers.libpq import settings_elsewhere
+from ..servers.extension import LEFTOVERS as CITUS_SCHEMA
 from ..session.statement import load_libraries
 from ..table import Column
-from .citus_cluster import (
-    CITUS,
-    TABLE,
-    add_nodes,
-    check_citus,
-    check_nodes,
-    create_citus,
-    drop_citus,
-    give,
-    place_of,
-)
 from .engines import CoordinatorEngine
 from .shard import FLUSH_VIEW, SETTINGS_VIEW, Shard
 
+CITUS = "citus"  # the extension and its library
+TABLE = f"{CITUS_SCHEMA}.distributed"  # also the name that the run locks on each server
 _SETTINGS_TABLE, _FLUSH_TABLE = f"{TABLE}_settings", f"{TABLE}_flushes"
 # A shard learns of nothing but its own parts, and nothing of a server changes for other sessions.
 _SETUP = (
@@ -46,7 +42,7 @@ class CitusEngine(CoordinatorEngine):
     sends_cursors = False
     # Citus plans each query anew, and refuses a plan that was made without its values.
     own_settings = MappingProxyType({"plan_cache_mode": "force_custom_plan", "citus.explain_all_tasks": "on"})
-    _guards: Sequence[tuple[Server, psycopg.Connection[Any]]] = ()  # the coordinator's first
+    _guards: Sequence[psycopg.Connection[Any]] = ()  # on each server, the coordinator's first
     _settings: Mapping[str, str] = MappingProxyType({})  # of the user on the shards now
     _readings = (f"SELECT shard, name, value FROM {_SETTINGS_TABLE} WHERE name = ANY (%s)",)
     _flushes = (f"SELECT done FROM {_FLUSH_TABLE}",)
@@ -62,15 +58,18 @@ class CitusEngine(CoordinatorEngine):
         return [next(query for query in sent if f" {part} " in query) for part in parts]
 
     def prepare(self, server: Server) -> tuple[str, ...]:
-        """Make sure that a server has Citus."""
-        check_citus(server)
+        """Make sure that a server of ours has Citus; PostgresError for any other."""
+        if not server.is_ours:
+            raise PostgresError("Citus is set up on servers of our own only: use another --shard-engine")
+        with server.connect() as connection:
+            offered = connection.execute("SELECT FROM pg_available_extensions WHERE name = %s", [CITUS])
+        if not offered.rowcount:
+            raise PostgresError(
+                f"the server does not have the extension '{CITUS}': build it with the server's pg_config"
+                " (docs/shards.md), or use another --shard-engine"
+            )
         server.preload(CITUS)
         return (CITUS,)
-
-    def check(self, servers: Sequence[Server]) -> None:
-        """Raise PostgresError where Citus cannot ask these servers, which run already, by the coordinator."""
-        self._start()
-        check_nodes(self.server, servers)
 
     def open(self, shards: Sequence[Shard], column: Column) -> None:
         """Start the coordinator and make the distributed tables."""
@@ -90,17 +89,15 @@ class CitusEngine(CoordinatorEngine):
                 self._make(connection, shards, column)
             except psycopg.OperationalError:
                 raise
-            except psycopg.errors.InsufficientPrivilege as error:
-                raise refusal("this user may not use Citus", error) from None
             except psycopg.Error as error:
                 raise refusal("Citus refuses what the engine needs", error) from None
 
     def close(self) -> None:
         """Drop what open() has made; a server that does not answer keeps it until it is used again."""
         guards, self._guards, self._settings = self._guards, (), {}
-        for server, guard in guards:
+        for guard in guards:
             with suppress(psycopg.Error, PostgresError):
-                drop_citus(server, guard)
+                drop_citus(guard)
             guard.close()
 
     def use(self, shards: Sequence[Shard], settings: Mapping[str, str], rows: int) -> None:
@@ -111,7 +108,7 @@ class CitusEngine(CoordinatorEngine):
         for shard in shards:
             with _connected(shard) as connection:
                 load_libraries(connection, self._extension.all_names)
-                give(connection, {**settings_elsewhere(connection), **settings})
+                _give(connection, settings)
         self._settings = dict(settings)
 
     def _start(self) -> None:
@@ -123,15 +120,21 @@ class CitusEngine(CoordinatorEngine):
         """Hold a server for this run, and drop what another that was killed has left there."""
         problem = "another run asks its shards by Citus here: wait for it"
         guard = catalog.held(server.connect(), TABLE, problem)
-        self._guards = [*self._guards, (server, guard)]
-        drop_citus(server, guard)
+        self._guards = [*self._guards, guard]
+        drop_citus(guard)
 
     def _make(self, connection: psycopg.Connection[Any], shards: Sequence[Shard], column: Column) -> None:
-        for server, guard in self._guards:
-            create_citus(server, guard)
+        for guard in self._guards:
+            with guard.transaction():
+                guard.execute(f"CREATE EXTENSION {CITUS}")
+                guard.execute(f"CREATE SCHEMA {CITUS_SCHEMA}")
         connection.execute(_SETUP)
-        if self.server.is_ours:
-            add_nodes(connection, [shard.server for shard in shards])
+        for shard in shards:
+            with shard.naming():
+                try:
+                    connection.execute("SELECT citus_add_node(%s, %s)", _place_of(shard.server))
+                except psycopg.DatabaseError as error:
+                    raise refusal("the coordinator cannot have the server as a node", error) from None
         for table, definition, key in (
             (TABLE, column.table_definition, "id"),
             (_SETTINGS_TABLE, "(shard int, name text, value text)", "shard"),
@@ -176,13 +179,7 @@ def _make_views(connection: psycopg.Connection[Any], shard: Shard, other: psycop
         (_FLUSH_TABLE, f"SELECT {shard.number} AS shard, done FROM {FLUSH_VIEW}"),
     ):
         part = _part_of(connection, table, shard)
-        try:
-            other.execute(f"DROP TABLE {part}")
-        except psycopg.errors.UndefinedTable:
-            host, port = place_of(shard.server)
-            raise PostgresError(
-                f"the coordinator finds another server at {host}:{port}: name hosts as it reaches them"
-            ) from None
+        other.execute(f"DROP TABLE {part}")
         other.execute(f"CREATE VIEW {part} AS {query}")
 
 
@@ -192,7 +189,47 @@ def _part_of(connection: psycopg.Connection[Any], table: str, shard: Shard) -> s
         "SELECT shard_name(logicalrelid, shardid) FROM pg_dist_shard JOIN pg_dist_placement USING (shardid)"
         " JOIN pg_dist_node USING (groupid)"
         " WHERE logicalrelid = %s::regclass AND (nodename, nodeport) = (%s, %s)",
-        [table, *place_of(shard.server)],
+        [table, *_place_of(shard.server)],
     ).fetchone()
     assert row is not None
     return str(row[0])
+
+
+def _place_of(server: Server) -> tuple[str, int]:
+    """Return host and port of a server, as Citus has them of a node."""
+    with server.connect() as connection:
+        return connection.info.host, connection.info.port
+
+
+def drop_abandoned(connection: psycopg.Connection[Any]) -> None:
+    """Drop what a run that was killed has left on a server, where no other run uses it."""
+    if catalog.lock_soon(connection, TABLE):
+        try:
+            drop_citus(connection)
+        except psycopg.Error as error:
+            raise refusal("what an earlier run has left of Citus cannot be dropped", error) from None
+
+
+def drop_citus(connection: psycopg.Connection[Any]) -> None:
+    """Drop Citus and all that was made with it, and the settings that its user got; all or nothing of it."""
+    with connection.transaction():
+        connection.execute(f"DROP EXTENSION IF EXISTS {CITUS} CASCADE")
+        connection.execute(f"DROP SCHEMA IF EXISTS {CITUS_SCHEMA} CASCADE")
+        _alter(connection, sql.SQL("RESET ALL"))  # Citus would have its other nodes do so, too
+
+
+def _give(connection: psycopg.Connection[Any], settings: Mapping[str, str]) -> None:
+    """Give new sessions of the user these settings, and no others."""
+    with connection.transaction():
+        _alter(connection, sql.SQL("RESET ALL"))
+        for name, value in settings.items():
+            setting = sql.SQL(".").join(map(sql.Identifier, name.split(".")))
+            try:
+                _alter(connection, sql.SQL("SET {} = {}").format(setting, value))
+            except psycopg.Error as error:
+                raise refusal(f"the server refuses {name} = {value}", error) from None
+
+
+def _alter(connection: psycopg.Connection[Any], change: sql.Composable) -> None:
+    place = map(sql.Identifier, (connection.info.user, connection.info.dbname))
+    connection.execute(sql.SQL("ALTER ROLE {} IN DATABASE {} ").format(*place) + change)

@@ -124,7 +124,6 @@ class CellRows(ShardRows):
         return self._rows[self._ids[numbers]]
 
     def id_of(self, row: Any) -> Any:
-        """Return the number in the training set of a row of the shard, or of an array of them."""
         return self._ids[row]
 
     def fingerprint(self) -> str:

@@ -16,7 +16,7 @@ from ..servers.extension import RequiredExtension
 from ..servers.libpq import connect
 from ..session.session import QuerySession
 from ..session.statement import QueryStatement, changed
-from ..statistics import ServerWatch
+from ..statistics.watch import ServerWatch
 from ..table import METRICS, Column, VectorColumn
 from .cells import Cells
 
@@ -73,7 +73,6 @@ class Engine:
     router: Router | None = None  # finds the shards of a query; None: all are asked
 
     def __init__(self, extension: RequiredExtension) -> None:
-        """Take the extension of the plug-in."""
         self._extension = extension
 
     def statement(
@@ -85,9 +84,6 @@ class Engine:
     def prepare(self, server: Server) -> tuple[str, ...]:
         """Make sure that a server has the extensions that the engine takes; return their names."""
         return ()
-
-    def check(self, servers: Sequence[Server]) -> None:
-        """Raise PostgresError where these servers, which run already, cannot be asked."""
 
     def open(self, shards: Sequence["Shard"], column: Column) -> None:
         """Be ready to ask these shards."""
@@ -156,15 +152,12 @@ class CoordinatorEngine(Engine):
         return statement
 
     def watch(self, flush: Callable[[], None]) -> ServerWatch:
-        """Return what observes the coordinator."""
         return ServerWatch(self.server, self.table, None, flush)
 
     def revive(self) -> None:
-        """Have the coordinator answer."""
         self.server.revive()
 
     def forget(self) -> None:
-        """Begin anew, with other tables."""
         self.facts, self._explained = {}, None
 
     def _explain(self, shards: Sequence["Shard"], statement: "CoordinatorStatement") -> None:
@@ -211,7 +204,6 @@ class CoordinatorStatement(QueryStatement):
             check_settings(number, expected, found.get(number, {}))
 
     def flush(self, connection: psycopg.Connection[Any]) -> None:
-        """Have the sessions on the shards flush their statistics, too."""
         with self._attributing():
             for sql in self.flushes:
                 connection.execute(sql)

@@ -15,7 +15,7 @@ from .. import catalog
 from ..catalog import SCHEMA
 from ..errors import PostgresError, refusal
 from ..servers.libpq import settings_elsewhere
-from ..statistics import CLIENT_APPLICATION
+from ..statistics.counters import CLIENT_APPLICATION
 from ..table import Column
 from .engines import CoordinatorEngine, Neighbors
 from .shard import FLUSH_VIEW, SETTINGS_VIEW, Shard
@@ -40,7 +40,6 @@ class FdwEngine(CoordinatorEngine):
 
     @classmethod
     def sent(cls, plan: Mapping[str, Any], parts: Sequence[str]) -> list[str]:
-        """Return what a plan sends to each shard; PostgresError where not all of them sort their rows."""
         return sent_by_fdw(plan, parts, cls.is_concurrent)
 
     def open(self, shards: Sequence[Shard], column: Column) -> None:
@@ -70,7 +69,6 @@ class FdwEngine(CoordinatorEngine):
                 raise refusal("this user may not make foreign servers", error) from None
 
     def query(self, neighbors: Neighbors) -> str:
-        """Return what clients send to the coordinator."""
         return concurrent_sql([f"{SCHEMA}.{part}" for part in self._parts], neighbors)
 
     def close(self) -> None:
@@ -82,7 +80,6 @@ class FdwEngine(CoordinatorEngine):
             guard.close()
 
     def use(self, shards: Sequence[Shard], settings: Mapping[str, str], rows: int) -> None:
-        """Have new sessions on the shards run with these settings, and fetch this many rows at once."""
         options = (startup_options(settings), max(rows, _FETCH_SIZE))
         if options == self._options:
             return
@@ -139,7 +136,6 @@ class NaiveFdwEngine(FdwEngine):
     is_concurrent = False
 
     def query(self, neighbors: Neighbors) -> str:
-        """Return what clients send to the coordinator."""
         return neighbors.query(TABLE)
 
 

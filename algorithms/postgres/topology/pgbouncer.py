@@ -31,8 +31,8 @@ from ..session.statement import LOAD_VECTOR
 from ..variables import program_environment
 
 NAME = "pgbouncer"
-SESSION, TRANSACTION, LOCAL = "session", "transaction", "transaction-local"
-POOLERS = {f"{NAME}:{mode}": mode for mode in (SESSION, TRANSACTION, LOCAL)}
+SESSION, TRANSACTION = "session", "transaction"
+POOLERS = {f"{NAME}:{mode}": mode for mode in (SESSION, TRANSACTION)}
 PORT = "6432"  # a part of the socket's name, and nothing else
 _PREPARED = (1, 21)  # the version from which prepared statements work on connections that clients share
 _SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # PATH lacks them for many accounts
@@ -108,7 +108,7 @@ def configuration(server: Mapping[str, Any], folder: Path, pool: PoolSettings) -
         "unix_socket_dir": str(folder),
         "unix_socket_mode": "0700",
         "auth_type": "any",  # access to the socket is enough, like for the server itself
-        "pool_mode": "transaction" if is_shared else SESSION,
+        "pool_mode": pool.mode,
         # Besides those that are measured, one that checks each server connection.
         "max_client_conn": str(clients + _SERVER_CONNECTIONS),
         # What a connection has prepared and was checked for is there until the pooler ends.
@@ -157,7 +157,6 @@ class PgBouncer:
     """One pgbouncer in front of a server of our own."""
 
     def __init__(self, program: PoolerProgram) -> None:
-        """Take the program; nothing is started yet."""
         self._program = program
         self._process: subprocess.Popen[bytes] | None = None
         self._server: LocalServer | None = None  # the pooler was started for it

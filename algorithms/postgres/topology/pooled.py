@@ -2,11 +2,10 @@
 
 session       a client has a server connection for itself, and sets its settings there
 transaction   clients share server connections, which have the settings from when they were opened
-transaction-local   the same, and each query sets its own by SET LOCAL, in a transaction
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -14,7 +13,7 @@ import psutil
 
 from ..environment import PREFIX
 from ..errors import PostgresError
-from ..index.building import BuildOptions, IndexHooks
+from ..index.building import IndexHooks
 from ..index.fitting import IndexedTable
 from ..servers import chosen_programs, machine
 from ..servers.account import server_account
@@ -23,21 +22,12 @@ from ..servers.local import LocalServer
 from ..servers.whereabouts import most_connections
 from ..session.statement import QueryStatement, changed, load_libraries, set_and_check
 from ..settings import current_setting
-from ..table import Column
-from ..writing.table import WritableTable
-from .pgbouncer import LOCAL, POOLERS, SESSION, PgBouncer, PoolSettings, find_program, most_clients
+from . import Facts, SeveralWatch
+from .pgbouncer import POOLERS, SESSION, PgBouncer, PoolSettings, find_program, most_clients
 from .pooled_session import PooledStatement, check_backends, flush_backends
-from .watch import Facts, SeveralWatch
 
 _OTHER_CONNECTIONS = 20  # of those that watch, and those that PostgreSQL reserves
 _VALUES = "SELECT name, current_setting(name) FROM unnest(%s::text[]) AS name"
-
-
-def pooler_facts() -> dict[str, Any]:
-    """Return what is stored of the pooler that is here, nothing without one."""
-    with suppress(PostgresError):
-        return {"pooler_version": find_program(server_account()).version}
-    return {}
 
 
 class PooledTable(IndexedTable):
@@ -56,8 +46,6 @@ class PooledTable(IndexedTable):
         None: one for each core. PostgresError where the pooler cannot be had here.
         """
         super().__init__(extension, metric, hooks)
-        if pooler not in POOLERS:
-            raise PostgresError(f"unknown pooler '{pooler}': use {', '.join(POOLERS)}")
         if chosen_programs() is None:
             raise PostgresError(
                 f"a pooler is started in front of a server of our own, and {PREFIX}HOST or the like names"
@@ -71,38 +59,30 @@ class PooledTable(IndexedTable):
         self._statement: PooledStatement | None = None  # the last one
         self._known: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})  # settings, as they are written
 
+    @classmethod
+    def known_facts(cls, extensions: Sequence[str], arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what would be stored, with the version of the pooler, if one is here."""
+        facts = super().known_facts(extensions, arguments)
+        with suppress(PostgresError):
+            facts["pooler_version"] = find_program(server_account()).version
+        return facts
+
     def most_clients(self) -> int | None:
         """Return how many clients can be connected: those that share connections are not limited by them."""
         return most_connections(most_clients()) if self._is_shared else super().most_clients()
-
-    def make(self, X: Any, column: Column, options: BuildOptions) -> None:
-        """Load the vectors and build the index, unless both are there from an earlier run."""
-        if options.attributes is not None:
-            raise PostgresError("queries through a pooler have no filters: leave --pooler or --filter out")
-        super().make(X, column, options)
-
-    def make_writable(self, *arguments: Any) -> WritableTable:
-        """Raise PostgresError: tables that are written to have no pooler."""
-        raise PostgresError("a table that is written to has no pooler: leave --pooler out")
 
     def statement(self, q: Any, n: int, settings: Mapping[str, str], rerank: int | None) -> QueryStatement:
         """Return the query for the n nearest rows, through a pooler that runs with these settings."""
         plain = super().statement(q, n, settings, rerank)
         expected = self._expected(plain.settings)
-        local = dict(settings) if self._mode == LOCAL else None
-        kept = {name: value for name, value in expected.items() if name not in (local or ())}
         assert isinstance(self.server, LocalServer)
-        self._pooler.use(self.server, PoolSettings(self._mode, self._size, kept))
-        more = {"is_shared": self._is_shared, "expected": expected, "local": local}
-        statement: PooledStatement = changed(
-            plain, PooledStatement, parameters=self._pooler.parameters(), **more
-        )
+        self._pooler.use(self.server, PoolSettings(self._mode, self._size, expected))
+        more = {"is_shared": self._is_shared, "expected": expected}
+        statement = changed(plain, PooledStatement, parameters=self._pooler.parameters(), **more)
         self._statement = statement
         return statement
 
     def watch(self, flush: Callable[[], None]) -> SeveralWatch:
-        """Return what observes the server and the pooler in runs."""
-
         def flush_all() -> None:
             flush()
             self._flush_shared()
@@ -124,7 +104,6 @@ class PooledTable(IndexedTable):
         return facts
 
     def cool(self) -> None:
-        """Stop the pooler and the server, and drop its files from the system's cache."""
         self._pooler.stop()
         super().cool()
 

@@ -4,27 +4,24 @@ Where clients share server connections, what is read on one says nothing of the 
 choose one. But a transaction holds its server connection, and the next query goes to another.
 """
 
-import select
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
-from psycopg import pq, sql
+from psycopg import sql
 
 from ..errors import PostgresError
 from ..servers.libpq import connect
-from ..session.session import STATEMENT, QuerySession, SessionFacts
+from ..session.session import STATEMENT, QuerySession
 from ..session.statement import QueryStatement, set_and_check
-from ..statistics import CLIENT_APPLICATION, flush_statement
-from ..statistics.counters import SHARED_MEMORY_VERSION
+from ..statistics.counters import CLIENT_APPLICATION, SHARED_MEMORY_VERSION, flush_statement
 from .pgbouncer import NAME
 
 ADMIN = NAME  # the database that is the console of the pooler itself
-_READING, _BEGIN, _COMMIT = b"ann_settings", b"ann_begin", b"ann_commit"
+_READING = b"ann_settings"
 _NAME_THERE = "SELECT name FROM pg_prepared_statements WHERE statement = %s"
-_FINE = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
 
 @dataclass(frozen=True)
@@ -33,7 +30,6 @@ class PooledStatement(QueryStatement):
 
     is_shared: bool = False  # clients share server connections
     expected: Mapping[str, str] = field(default_factory=dict)  # all settings, as the server writes them
-    local: Mapping[str, str] | None = None  # each query sets them in its transaction; None: it has none
 
     @property
     def reading(self) -> str:
@@ -42,7 +38,6 @@ class PooledStatement(QueryStatement):
         return f"SELECT {', '.join(['pg_backend_pid()', *values])}"
 
     def session_class(self) -> type[Any]:
-        """Return the class of its sessions."""
         return PooledSession
 
     def check_values(self, values: Sequence[str | None]) -> None:
@@ -68,7 +63,6 @@ class PooledSession(QuerySession):
     """A session whose statements run on a server connection of its own, or on whichever is free."""
 
     def __init__(self, statement: PooledStatement) -> None:
-        """Connect, prepare the statement, and check its plan and settings."""
         self._pooled = statement
         try:
             super().__init__(statement)
@@ -76,12 +70,6 @@ class PooledSession(QuerySession):
             raise statement.attributed(error) from None
         try:
             self.prepare(_READING, statement.reading)
-            if statement.local is not None:  # also where a point sets nothing itself
-                before, after = statements_around(statement.local)
-                for name, text in {**before, **after}.items():
-                    self.prepare(name, text)
-                self.libpq = TransactionConnection(self.libpq, before, after)
-                self.execute = self.libpq.exec_prepared
             self.check_settings()
         except BaseException:
             self.close()
@@ -100,13 +88,6 @@ class PooledSession(QuerySession):
         assert backend is not None
         return int(backend)
 
-    def facts(self) -> SessionFacts:
-        """Describe it, with the settings that its queries have."""
-        found = super().facts()
-        own = {name: self._pooled.expected[name] for name in self._pooled.local or ()}
-        settings = dict(sorted({**found.settings, **own}.items()))
-        return SessionFacts(found.process, found.backend, settings, found.plan)
-
     def _set(self, settings: Mapping[str, str]) -> None:
         # Where clients share a connection, what one of them sets is set for the others, too.
         if not self._pooled.is_shared:
@@ -116,8 +97,6 @@ class PooledSession(QuerySession):
         if not self._pooled.is_shared:
             return super()._explained(arguments, *options)
         with self._connection.transaction():  # so that all of it is on one server connection
-            for name, value in (self._pooled.local or {}).items():
-                self._connection.execute("SELECT set_config(%s, %s, true)", [name, value])
             # The pooler prepares it there, by a name of its own, when it is described. Executed, it would
             # warm what a cold run has to read.
             self.check(self._connection.pgconn.describe_prepared(STATEMENT))
@@ -125,95 +104,6 @@ class PooledSession(QuerySession):
             assert row is not None
             self._executed = sql.Identifier(row[0]).as_string()
             return super()._explained(arguments, *options)
-
-
-def statements_around(settings: Mapping[str, str]) -> tuple[dict[bytes, str], dict[bytes, str]]:
-    """Return what is to be prepared, name to SQL: what comes before a statement, and what after it."""
-    sets = {
-        f"ann_set_{number}".encode(): sql.SQL("SET LOCAL {} = {}")
-        .format(sql.Identifier(*name.split(".")), value)
-        .as_string()
-        for number, (name, value) in enumerate(settings.items())
-    }
-    return {_BEGIN: "BEGIN", **sets}, {_COMMIT: "COMMIT"}
-
-
-class TransactionConnection:
-    """A connection that puts prepared statements around each that is sent, behind what clients use of it.
-
-    BEGIN, SET LOCAL, the statement and COMMIT are one pipeline: it takes one round trip, and holds a server
-    connection of a pooler no longer.
-    """
-
-    def __init__(self, connection: Any, before: Mapping[bytes, str], after: Mapping[bytes, str]) -> None:
-        """Take libpq's connection, on which all of them are prepared."""
-        self._connection, self._before, self._after = connection, [*before], [*after]
-        self.socket = connection.socket
-        self._results: list[Any] = []
-        self._is_whole = self._is_read = True
-
-    @property
-    def status(self) -> int:
-        """Whether the connection is fine."""
-        return int(self._connection.status)
-
-    def send_query_prepared(self, *arguments: Any) -> None:
-        """Send a statement with its parameters."""
-        connection = self._connection
-        connection.enter_pipeline_mode()
-        self._results, self._is_whole, self._is_read = [], False, False
-        for name in self._before:
-            connection.send_query_prepared(name, None)
-        connection.send_query_prepared(*arguments)
-        for name in self._after:
-            connection.send_query_prepared(name, None)
-        connection.pipeline_sync()
-
-    def consume_input(self) -> None:
-        """Read what has come."""
-        self._connection.consume_input()
-
-    def is_busy(self) -> bool:
-        """Whether an answer is still on its way."""
-        while not self._is_whole and not self._connection.is_busy():
-            self._take()
-        return not self._is_whole
-
-    def get_result(self) -> Any:
-        """Return the statement's answer, or the first error; then None, which ends the query."""
-        if self._is_read:
-            return None
-        # libpq would wait with Python's lock. Another thread needs it that holds the server connection in a
-        # transaction.
-        readable = select.poll()
-        readable.register(self.socket, select.POLLIN)
-        while self.is_busy():
-            readable.poll()
-            self._connection.consume_input()
-        self._is_read = True
-        failed = [result for result in self._results if result.status not in _FINE]
-        return failed[0] if failed else self._results[len(self._before)]
-
-    def exec_prepared(self, *arguments: Any) -> Any:
-        """Send a statement with its parameters, and wait for the answer."""
-        self.send_query_prepared(*arguments)
-        answer = self.get_result()
-        self.get_result()
-        return answer
-
-    def _take(self) -> None:
-        """Take the next result; the mark that ends all of them makes the answer whole."""
-        result = self._connection.get_result()
-        if result is None:  # between two statements, or lost
-            if self._connection.status == pq.ConnStatus.BAD:
-                self._is_whole = True
-                if all(one.status in _FINE for one in self._results):
-                    raise psycopg.OperationalError("the server closed the connection")
-        elif result.status == pq.ExecStatus.PIPELINE_SYNC:
-            self._connection.exit_pipeline_mode()
-            self._is_whole = True
-        else:
-            self._results.append(result)
 
 
 def check_backends(statement: PooledStatement) -> int:

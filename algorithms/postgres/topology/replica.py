@@ -15,12 +15,13 @@ from typing import Any
 import psycopg
 
 from ..errors import FolderInUseError, PostgresError, naming
-from ..servers import Server, StandbyServer, replica_server
+from ..servers import Server, replica_server
 from ..servers.caches import Warmth
 from ..servers.extension import RequiredExtension
 from ..servers.libpq import connect
+from ..servers.standby import StandbyServer
+from . import Facts
 from .shard import shared_memory
-from .watch import Facts
 
 STALLED_SECONDS = 60.0  # in which a standby that has something to replay replays nothing
 _POLL_SECONDS = 0.02
@@ -177,7 +178,6 @@ class WrittenLog:
     """
 
     def __init__(self) -> None:
-        """Nothing was seen yet."""
         self._seen: list[tuple[float, int]] = []  # s of perf_counter, bytes; both ascending
         self._held: float | None = None  # since when, s of perf_counter
 

@@ -21,11 +21,11 @@ from ..servers.machine import drop_from_cache
 from ..session.session import SessionFacts
 from ..session.statement import QueryStatement, changed
 from ..settings import settable
-from ..statistics import ServerWatch
+from ..statistics.watch import ServerWatch
 from ..table import Column
 from ..writing.table import WritableTable
+from . import SeveralWatch
 from .replica import Replica, WrittenLog, replayed, sampled_lag, settled, watching_connection, written
-from .watch import SeveralWatch
 
 _SYNCHRONOUS = "synchronous_standby_names"
 _PAUSE_SECONDS = 60.0  # until a standby has come to a place in the log where it can pause
@@ -49,7 +49,6 @@ class ReplicatedTable(IndexedTable):
         self._where, self._servers = f"{count} replicas", 1 + max(count, most)
 
     def statement(self, q: Any, n: int, settings: Mapping[str, str], rerank: int | None) -> QueryStatement:
-        """Return the query for the n nearest rows, in sessions with these settings; `q` is one of many."""
         statement = super().statement(q, n, settings, rerank)
         if not self._replicas:
             return statement
@@ -69,7 +68,6 @@ class ReplicatedTable(IndexedTable):
                     )
 
     def watch(self, flush: Callable[[], None]) -> Any:
-        """Return what observes all servers in runs; `flush` has sessions flush their statistics after one."""
         if not self._replicas:
             return super().watch(flush)
         table, index = self.names()
@@ -96,20 +94,17 @@ class ReplicatedTable(IndexedTable):
         }
 
     def cool(self) -> None:
-        """Stop all servers and drop their files from the system's cache."""
         super().cool()
         for replica in self._replicas:
             replica.server.stop()
             self._facts["caches_dropped"] &= drop_from_cache(replica.server.data_folder)
 
     def resume(self) -> bool:
-        """Have queries use this index; return whether others may have pushed it out of the caches."""
         is_pushed_out = super().resume()
         self._follow()
         return is_pushed_out
 
     def recover(self) -> None:
-        """Have all servers answer, and warm the index where one has lost it."""
         super().recover()
         self._follow(has_failed=True)
 
@@ -239,7 +234,6 @@ class ReplicatedWritable(WritableTable):
                     connection.execute("SELECT pg_wal_replay_resume()")
 
     def close(self) -> None:
-        """Drop it."""
         for connection in self._connections:
             connection.close()
         super().close()

@@ -36,7 +36,6 @@ class ClientEngine(Engine):
     def statement(
         self, shards: Sequence["Shard"], each: Sequence[QueryStatement], neighbors: Neighbors
     ) -> QueryStatement:
-        """Return what clients send."""
         scattered = [
             changed(one, QueryStatement, sql=scattered_sql(shard.table_name, neighbors))
             for shard, one in zip(shards, each, strict=True)
@@ -66,7 +65,6 @@ class ScatteredStatement(QueryStatement):
     router: Router | None = None  # None: all shards are asked
 
     def session_class(self) -> type[Any]:
-        """Return the class of its sessions."""
         return ScatteredSession
 
 
@@ -74,7 +72,6 @@ class ScatteredSession(QuerySession):
     """A session of each shard, with its own settings and plan checked, behind what one session offers."""
 
     def __init__(self, statement: ScatteredStatement) -> None:
-        """Connect to all shards, prepare their statements, and check their plans."""
         self.sessions: list[QuerySession] = []
         try:
             for number, one in enumerate(statement.shards, 1):
@@ -93,7 +90,6 @@ class ScatteredSession(QuerySession):
         self._connection = self.sessions[0]._connection
 
     def check(self, result: Any) -> None:
-        """Raise what a shard reports, if it is an error."""
         place = self.libpq.failed
         with naming(f"shard {place + 1} of {len(self.sessions)}"):
             self.sessions[place].check(result)
@@ -111,12 +107,10 @@ class ScatteredSession(QuerySession):
             session.check_settings()
 
     def flush_statistics(self) -> None:
-        """Have each shard count what its session has done."""
         for session in self.sessions:
             session.flush_statistics()
 
     def close(self) -> None:
-        """Close all connections."""
         for session in self.sessions:
             session.close()
 

@@ -1,6 +1,6 @@
 """One of several servers, with its part of the rows and its own index."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -12,11 +12,10 @@ from ..index.building import IndexHooks
 from ..index.fitting import IndexedTable
 from ..servers import Server, machine, shard_server
 from ..servers.extension import RequiredExtension
-from ..servers.external import hosts_of
-from ..servers.whereabouts import address_text, external_facts, offered_versions
+from ..servers.whereabouts import offered_versions
 from ..session.statement import check_plan, load_libraries, set_and_check
 from ..settings import MIB, megabytes
-from ..statistics import flush_statement
+from ..statistics.counters import flush_statement
 
 SETTINGS_VIEW, FLUSH_VIEW = f"{SCHEMA}.session_settings", f"{SCHEMA}.session_flush"
 _LEAST_BUFFERS = 64 * MIB
@@ -27,15 +26,6 @@ def shared_memory(share: int) -> dict[str, str]:
     if "shared_buffers" in given_settings():
         return {}
     return {"shared_buffers": megabytes(max(machine.memory_bytes() // 4 // share, _LEAST_BUFFERS))}
-
-
-def hosts_facts(count: int, extensions: Sequence[str]) -> dict[str, Any]:
-    """Return what would be stored of servers that run already; nothing where they are ours."""
-    addresses = []
-    for host in (hosts := hosts_of(count)):
-        with host.connect() as connection:
-            addresses.append(address_text(connection))
-    return {**external_facts(hosts[0], extensions), "server_address": ",".join(addresses)} if hosts else {}
 
 
 class Shard(IndexedTable):
@@ -57,7 +47,6 @@ class Shard(IndexedTable):
         super().__init__(extension, metric, hooks)
         self.number, self.count = place
         self._servers, self._prepare = share, prepare
-        self.is_reused: bool | None = None  # the index, where another process has made the shard
 
     @property
     def form(self) -> Form:
@@ -79,30 +68,21 @@ class Shard(IndexedTable):
         """Have errors begin with it."""
         return naming(self.title)
 
-    def found_server(self) -> Server:
-        """Return its server, which may not run yet."""
-        return shard_server(self.number)
-
     def started(self) -> Server:
         """Start its server, if it does not run, with a share of the memory; return it."""
-        server = self._extension.start_server(self.found_server(), shared_memory(self._servers))
+        server = self._extension.start_server(shard_server(self.number), shared_memory(self._servers))
         self._prepare(server)
         return server
 
     def versions_offered(self) -> dict[str, str]:
         """Return the versions of somebody else's server and its extensions; of one of ours, none."""
-        server = self.found_server()
+        server = shard_server(self.number)
         if server.is_ours:
             return {}
         self._extension.start_server(server)
         names = (*self._extension.all_names, *self._prepare(server))
         with server.connect() as connection:
             return offered_versions(connection, names)
-
-    def facts(self) -> dict[str, Any]:
-        """Return what is stored of it; an index that another process has built just now is not reused."""
-        facts = super().facts()
-        return facts if self.is_reused is None else facts | {"index_reused": self.is_reused}
 
     def make_views(self) -> None:
         """Make a view of the reader's settings, and one that flushes the reader's statistics.

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,27 +9,24 @@ from ..errors import PostgresError
 from ..index.building import BuildOptions, IndexHooks
 from ..index.fitting import IndexedTable
 from ..servers.extension import RequiredExtension
+from ..servers.external import hosts_of
+from ..servers.whereabouts import address_text, external_facts
 from ..session.statement import QueryStatement
 from ..table import Column, is_sparse
 from ..table.tables import fingerprint
-from ..writing.table import WritableTable
-from .at_once import hosts_with_shards, make_at_once
-from .citus import CitusEngine
-from .citus_cluster import CITUS
+from . import SeveralWatch, load
 from .dealing import ShardRows, checked_probes, deal_by_cells
 from .engines import Engine, Neighbors
-from .fdw import FdwEngine, NaiveFdwEngine
-from .scattered import ClientEngine
 from .shard import Shard
-from .watch import SeveralWatch
 
 ROUTED = "routed"
-ENGINES: dict[str, type[Engine]] = {
-    "fdw": FdwEngine,
-    "fdw-naive": NaiveFdwEngine,
-    "client": ClientEngine,
-    CITUS: CitusEngine,
-    ROUTED: ClientEngine,
+# The module and the class of each engine, which is imported when it is chosen.
+ENGINES = {
+    "fdw": "fdw.FdwEngine",
+    "fdw-naive": "fdw.NaiveFdwEngine",
+    "client": "scattered.ClientEngine",
+    "citus": "citus.CitusEngine",
+    ROUTED: "scattered.ClientEngine",
 }
 # Facts that all shards have a part of.
 _SUMMED = (
@@ -42,7 +38,7 @@ _BUILT = ("load", "build")  # phases that say something
 
 
 class ShardedTable(IndexedTable):
-    """The shards with their indexes, made one after the other on each host, and the engine that asks all.
+    """The shards with their indexes, made one after the other, and the engine that asks all.
 
     While a shard is made, it is what the plug-in sees, which knows no shards.
     """
@@ -62,9 +58,7 @@ class ShardedTable(IndexedTable):
         Each server has the memory of one of `most`. ROUTED asks the nearest `probes` shards; None: all.
         """
         super().__init__(extension, metric, hooks)
-        if engine not in ENGINES:
-            raise PostgresError(f"unknown shard engine '{engine}': use {', '.join(ENGINES)}")
-        self._engine = ENGINES[engine](extension)
+        self._engine: Engine = load(ENGINES[engine])(extension)
         self._probes = checked_probes(metric, count, probes) if engine == ROUTED else None
         self._shards = [
             Shard(extension, metric, hooks, (number, count), max(count, most), self._engine.prepare)
@@ -74,62 +68,51 @@ class ShardedTable(IndexedTable):
             shard.enter_phase = self._announcing(shard)
         self._current = self._shards[0]
 
+    @classmethod
+    def known_facts(cls, extensions: Sequence[str], arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what would be stored: of servers that run already, their addresses too."""
+        if not (hosts := hosts_of(arguments["count"])):
+            return super().known_facts(extensions, arguments)
+        addresses = []
+        for host in hosts:
+            with host.connect() as connection:
+                addresses.append(address_text(connection))
+        return {**external_facts(hosts[0], extensions), "server_address": ",".join(addresses)}
+
     @property
     def current(self) -> IndexedTable:
         """The shard that is being made, or the first one."""
         return self._current
 
     def make(self, X: Any, column: Column, options: BuildOptions) -> None:
-        """Load the vectors and build the indexes, unless they are there from an earlier run."""
-        if options.attributes is not None or options.payload or is_sparse(X):
-            raise PostgresError("shards have no attributes, payloads or sparse vectors: leave --shards out")
+        if is_sparse(X):
+            raise PostgresError("shards have no sparse vectors: leave --shards out")
         count, rows = len(self._shards), X.shape[0]
         if rows < count:
             raise PostgresError(f"{rows:,} rows for {count} shards: use fewer shards")
         self._engine.forget()
         self._check_hosts()
         own = dict(zip(self._shards, self._deal(X, column), strict=True))
-        are_reused: dict[int, bool] = {}
-        hosts = hosts_with_shards(self._shards)
-        if len(hosts) > 1 and not options.only_serves:
-            cold = replace(options, prewarms=False)  # this process warms what it has found
-
-            def make(shard: Shard) -> bool:
-                self._current = shard
-                shard.make(own[shard], column, cold)
-                return bool(shard.facts().get("index_reused"))
-
-            are_reused = make_at_once(hosts, make, self.enter_phase)
-            options = replace(options, rebuilds=False)
         for shard in self._shards:
             with self._enter_shard(shard):
                 shard.make(own[shard], column, options)
-            shard.is_reused = are_reused.get(shard.number)
         self._check_same([shard.versions for shard in self._shards])
         self._open()
 
-    def make_writable(self, *arguments: Any) -> WritableTable:
-        """Raise PostgresError: tables that are written to cannot have shards yet."""
-        raise PostgresError("a table that is written to has no shards: leave --shards out")
-
     def statement(self, q: Any, n: int, settings: Mapping[str, str], rerank: int | None) -> QueryStatement:
-        """Return the query for the n nearest rows, in sessions with these settings; `q` is one of many."""
         each = [shard.statement(q, n, settings, rerank) for shard in self._shards]
         neighbors = Neighbors(n, self._shards[0].form, self._metric, each[0].column, rerank)
         return self._engine.statement(self._shards, each, neighbors)
 
     @property
     def session_settings(self) -> Mapping[str, str]:
-        """What the user has set for the sessions."""
         return self._shards[0].session_settings
 
     @property
     def index_kib(self) -> float:
-        """Size of all indexes in KiB."""
         return sum(shard.index_kib for shard in self._shards)
 
     def watch(self, flush: Callable[[], None]) -> SeveralWatch:
-        """Return what observes all servers in runs; `flush` has sessions flush their statistics after one."""
         coordinator = self._engine.watch(flush)
         other = ("coordinator", coordinator) if coordinator else None
         return SeveralWatch([shard.watch(flush) for shard in self._shards], other, is_asked=True)
@@ -160,7 +143,6 @@ class ShardedTable(IndexedTable):
                 shard.cool()
 
     def resume(self) -> bool:
-        """Have queries use these indexes; return whether others may have pushed one out of the caches."""
         is_pushed_out = False
         for shard in self._shards:
             with self._enter_shard(shard):
@@ -169,7 +151,6 @@ class ShardedTable(IndexedTable):
         return is_pushed_out
 
     def recover(self) -> None:
-        """Have all servers answer, reserve the tables again, and warm what the servers have lost."""
         for shard in self._shards:
             with self._enter_shard(shard):
                 shard.recover()
@@ -177,7 +158,6 @@ class ShardedTable(IndexedTable):
         self._open()
 
     def release(self) -> None:
-        """Let other runs use the tables; the servers run on."""
         self._engine.close()
         for shard in self._shards:
             shard.release()
@@ -227,9 +207,6 @@ class ShardedTable(IndexedTable):
             with shard.naming():
                 found.append(shard.versions_offered())
         self._check_same([versions for versions in found if versions])
-        servers = [shard.found_server() for shard in self._shards]
-        if not servers[0].is_ours:
-            self._engine.check(servers)
 
     def _check_same(self, versions: Sequence[Mapping[str, str]]) -> None:
         for number, own in enumerate(versions, 1):

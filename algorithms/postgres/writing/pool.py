@@ -149,7 +149,6 @@ class WriteSession(PreparedSession):
     doing = "to write"
 
     def __init__(self, access: WriteAccess) -> None:
-        """Connect and prepare."""
         super().__init__(access.parameters, access.application, access.extensions)
         self.layout = record_layout(access.column)
         apply_settings(self._connection, access.settings)
@@ -225,7 +224,6 @@ class WriterPool(ProcessGroup):
     noun = "writer"
 
     def __init__(self, access: WriteAccess, writers: int) -> None:
-        """Start them, and return when all are ready."""
         self._open_books: list[memoryview[float]] = []
         self._counts: list[int] = []
         self._has_due = False

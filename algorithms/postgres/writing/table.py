@@ -18,7 +18,7 @@ from ..servers import Server
 from ..servers.libpq import backend_of
 from ..servers.progress import index_progress
 from ..settings import apply_settings
-from ..statistics import CLIENT_APPLICATION, flush_statement
+from ..statistics.counters import CLIENT_APPLICATION, flush_statement
 from ..table import Column, FixedColumn
 from .pool import WriteAccess, WriterPool
 

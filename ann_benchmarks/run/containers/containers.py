@@ -24,10 +24,8 @@ from ann_benchmarks.jobs.job import Job, JobRequest
 from ann_benchmarks.measure.rounds import Enter, Keep, RoundsRequest
 from ann_benchmarks.measure.turns_taken import is_of_others
 
-from ..outcomes import log_path
 from ..request import Request
-from ..simulation import Simulation, Terms
-from ..worker import NoWorker
+from ..worker import NoWorker, Simulation, Terms, log_path
 from .engine import Image, find_image, remove_all, start_guard
 from .sandbox import (
     ContainerAccount,
@@ -155,7 +153,6 @@ class Containers:
         files: Sequence[Path],
         simulation: Simulation | None,
     ) -> None:
-        """Take what is requested and the files of the dataset; nothing is started yet."""
         self._client, self._request, self._files = client, request, files
         self._storage = request.storage or Path("storage")
         self._simulation = simulation

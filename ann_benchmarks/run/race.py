@@ -1,25 +1,73 @@
-"""What the user sees of a race: the round, who is left, how long it still takes, and what it has shown."""
+"""A race: one that was interrupted, as it lies on the disk; what the user sees meanwhile; what it showed."""
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 
 from tqdm import tqdm
 
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import counted, duration_text, three_digits
 from ann_benchmarks.common.text import say
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import PointDone
 from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.jobs.rounds import MOST_ROUNDS, Rounds
+from ann_benchmarks.jobs.rounds import MOST_ROUNDS, Contender, Rounds
+from ann_benchmarks.measure.turns_taken import TurnsTaken
 from ann_benchmarks.results.file import read_attributes
-from ann_benchmarks.results.measurement import speed_of
+from ann_benchmarks.results.measurement import CHAIN, TURNS, speed_of
 from ann_benchmarks.statistics.contests import FEWEST_ROUNDS, Ratio, contest
 from ann_benchmarks.statistics.differences import ERROR_RATE
 from ann_benchmarks.statistics.speeds import Speed
 
 LINE_SECONDS = 10.0  # between two lines, without a terminal
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """The turns of every contender in the rounds of a mark, and the chain of these rounds."""
+
+    mark: str
+    taken: Mapping[Contender, TurnsTaken]
+    chain: list[str]
+    turns: list[int]
+
+    @property
+    def logs(self) -> dict[Contender, dict[int, float]]:
+        """The seconds per query in each round."""
+        return {
+            contender: {
+                number: run.seconds_per_query for number, run in zip(one.rounds, one.runs, strict=True)
+            }
+            for contender, one in self.taken.items()
+        }
+
+    @property
+    def seconds(self) -> float:
+        """How long they took."""
+        started = [run.started for one in self.taken.values() for run in one.runs]
+        return max(started) - min(started)
+
+
+def find_interrupted(jobs: Sequence[Job], contenders: Sequence[Contender]) -> Interrupted | None:
+    """Return the interrupted rounds that all contenders were in, None without any."""
+    by_label = {job.label(): job for job in jobs}
+    mark = jobs[0].cut
+    if not mark or any(job.cut != mark for job in jobs):
+        return None
+    paths: dict[Contender, Path] = {}
+    for one in contenders:
+        job = by_label[one.job]
+        paths[one] = job.path(job.points[one.point])
+    try:
+        taken = {one: TurnsTaken.read(path, mark) for one, path in paths.items()}
+        attrs = max((read_attributes(path) for path in paths.values()), key=lambda found: len(found[TURNS]))
+    except UserError:
+        return None
+    return Interrupted(mark, taken, str(attrs[CHAIN]).split(), list(attrs[TURNS]))
 
 
 class RoundsProgress:
