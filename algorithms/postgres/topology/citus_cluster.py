@@ -47,7 +47,7 @@ def check_citus(server: Server) -> None:
     with server.connect() as connection:
         if connection.execute(_OFFERED if server.is_ours else _CREATED, [CITUS]).rowcount:
             return
-    lack, remedy = "server does not have", "build it with the server's pg_config (docs/shards.md)"
+    lack, remedy = "server does not have", "build it with the server's pg_config (docs/servers.md#citus)"
     if not server.is_ours:
         lack, remedy = "database lacks", "create it on all servers, register the shards by citus_add_node"
     raise PostgresError(f"the {lack} the extension '{CITUS}': {remedy}, or use another --shard-engine")
