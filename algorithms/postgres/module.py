@@ -1,7 +1,7 @@
 """The plug-in that a PostgreSQL access method completes with what is its own.
 
 A subclass describes which extension it needs, which index it builds and which settings a query has; loading,
-building, reuse, measuring and bookkeeping are in the parts. docs/indexes.md shows one of a screenful.
+building, reuse, measuring and bookkeeping are in the parts. docs/plugins.md shows one of a screenful.
 """
 
 import json
