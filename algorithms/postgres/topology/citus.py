@@ -66,7 +66,7 @@ class CitusEngine(CoordinatorEngine):
         if not offered.rowcount:
             raise PostgresError(
                 f"the server does not have the extension '{CITUS}': build it with the server's pg_config"
-                " (docs/shards.md), or use another --shard-engine"
+                " (docs/servers.md#citus), or use another --shard-engine"
             )
         server.preload(CITUS)
         return (CITUS,)
