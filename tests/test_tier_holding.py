@@ -206,12 +206,6 @@ def test_more_cpus_than_there_are_are_refused_and_nothing_stays(ledger):
         assert holding.groups == [] and holding.memory is None
 
 
-@needs_groups
-def test_a_disk_of_unknown_data_is_refused(ledger):
-    with Holding("cgroup", SOME_FOLDER, ledger) as holding, pytest.raises(UserError, match="keeps its data"):
-        holding.apply(Tier(disk=Disk("slow", iops=200)))
-
-
 @needs_memory_group
 def test_a_tier_that_is_not_as_large_as_requested_is_an_error(ledger, monkeypatch):
     monkeypatch.setattr(ControlGroup, "available", lambda self: 120 * MB)

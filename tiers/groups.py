@@ -148,7 +148,7 @@ def find_place(controller: str, pid: int | None = None, processes: Path = PROCES
     except (FileNotFoundError, ProcessLookupError):
         if pid is None:  # a kernel without groups
             return None
-        raise has_ended(pid) from None
+        raise UserError(f"the server's process {pid} has ended: start the server again") from None
     unified = None
     for line in (processes / "self/mountinfo").read_text().splitlines():
         left, _, right = line.partition(" - ")
@@ -256,8 +256,3 @@ def remove_group(folder: Path, home: Path, patience: float) -> None:
                     raise
         if folder.exists():
             time.sleep(_PAUSE)
-
-
-def has_ended(pid: int) -> UserError:
-    """Say that a server's process is gone."""
-    return UserError(f"the server's process {pid} has ended: start the server again")

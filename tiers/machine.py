@@ -5,7 +5,6 @@ import re
 import shutil
 import stat
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,6 @@ _DEVICES = Path("/sys/dev/block")
 _DROP = Path("/proc/sys/vm/drop_caches")
 _LEAST_RESERVE, _MOST_RESERVE = 512 * MB, 2 * GB
 _SCOPE = "systemd-run --user --scope -p Delegate=yes"
-_SOCKETS = ("run/docker.sock", "var/run/docker.sock")
 
 
 def meminfo() -> dict[str, int]:
@@ -136,28 +134,11 @@ def require_linux() -> None:
         raise UserError("tiers need Linux, the only system that can hold memory, CPUs and disks back")
 
 
-def ways_out(root: Path = Path("/"), environment: Mapping[str, str] = os.environ) -> str:
-    """Return what a user without the right to hold anything back can do here, as the end of a message.
-
-    `root` is the machine's topmost folder.
-    """
-    is_root, ways = os.geteuid() == 0, []
-    # After `su`, the variable names the session of another account.
-    own = environment.get("XDG_RUNTIME_DIR")
-    session = root / own.lstrip("/") if own else None
-    if session is not None and not os.access(session, os.W_OK | os.X_OK):
-        session = None
-    has_unified_groups = (root / "sys/fs/cgroup/cgroup.controllers").exists()
-    if not is_root and has_unified_groups and shutil.which("systemd-run") is not None:
-        has_manager = (root / f"run/user/{os.getuid()}/systemd").exists()
-        if has_manager and session:
-            ways.append(f"run it by `{_SCOPE} python ...`, which hands you control groups")
-        elif has_manager or (root / "run/systemd/system").exists():  # a login starts a manager
-            ways.append(f"log in as this user, not by su or sudo, and run it by `{_SCOPE} python ...`")
-    sockets = [*(root / socket for socket in _SOCKETS), *([session / "docker.sock"] if session else [])]
-    if any(os.access(socket, os.W_OK) for socket in sockets) or environment.get("DOCKER_HOST"):
-        ways.append("leave --local out, to measure in containers")
-    elif any(socket.exists() for socket in sockets):
-        ways.append("have yourself added to the group 'docker' and leave --local out")
-    ways.append("start the container with --privileged" if is_root else "run it as root")
-    return ", or ".join(ways)
+def ways_out() -> str:
+    """Return what a user without the right to hold anything back can do, as the end of a message."""
+    if os.geteuid() == 0:
+        return "start the container with --privileged, or leave --local out, to measure in containers"
+    scope = ""
+    if shutil.which("systemd-run") is not None:  # after `su`, it would be for the session of another account
+        scope = f"log in as this user, not by su or sudo, and run it by `{_SCOPE} python ...`, or "
+    return f"{scope}leave --local out, to measure in containers, or run it as root"
