@@ -18,10 +18,6 @@ from .definition import Data, Definition, get_definitions, supported_data
 # An algorithm and a version; None: all of them, and the one that is here.
 Named = tuple[str | None, str | None]
 _SETTING = re.compile(r"[a-z_][a-z0-9_$]*(\.[a-z_][a-z0-9_$]*)*")
-_SWITCHES = {"true": "on", "yes": "on", "1": "on", "false": "off", "no": "off", "0": "off"}
-_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(kb|mb|gb|tb|ms|s|min|h|d)")
-_UNITS = {"kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40}
-_UNITS |= {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 MOST_COMBINED = 100  # values of settings: every one is a contender, and has an entry in each table
 _ROOM = 80  # bytes of a folder's name for what else is in it
 SettingValues = tuple[str, Sequence[str]]  # a name, and each value that it is to have
@@ -155,12 +151,6 @@ def apply_settings(definitions: Sequence[Definition], settings: Sequence[Setting
             f"--setting: {combined:,} combinations of values are more than {MOST_COMBINED}, each of which is"
             " measured: give fewer values"
         )
-    for name, values in settings:
-        known: dict[str, str] = {}
-        for value in values:
-            if (other := known.setdefault(_plain(value), value)) != value:
-                one, two = shown(other), shown(value)
-                raise UserError(f"--setting {name}: '{one}' and '{two}' are the same: leave one of them out")
     varied = tuple(name for name, values in settings if len(values) > 1)
     found = [
         replace(definition, settings=dict(zip(names, values, strict=True)), varied=varied)
@@ -172,14 +162,6 @@ def apply_settings(definitions: Sequence[Definition], settings: Sequence[Setting
             raise UserError(f"--setting: the name of a curve, {definition.family}, {problem}: vary fewer")
     _refuse_one_name(found)
     return found
-
-
-def _plain(value: str) -> str:
-    """Return what values have in common that a server reads alike, such as 1GB and 1024 MB."""
-    value = value.casefold()
-    if match := _AMOUNT.fullmatch(value):
-        return str(float(match[1]) * _UNITS[match[2]])
-    return _SWITCHES.get(value, value)
 
 
 def _refuse_one_name(definitions: Sequence[Definition]) -> None:
