@@ -41,7 +41,6 @@ from ann_benchmarks.definitions.selection import (
 )
 from ann_benchmarks.experiments.carrying_out import EXPERIMENT_OPTIONS, carry_out
 from ann_benchmarks.jobs.job import Job, Scope
-from ann_benchmarks.jobs.plan import Plan, make_plan
 from ann_benchmarks.results.file import RESULTS_FOLDER, truth_mark
 from ann_benchmarks.results.measurement import TIERS_LEFT_OUT
 from ann_benchmarks.run.checks import check_request
@@ -50,7 +49,7 @@ from ann_benchmarks.run.console import summary
 from ann_benchmarks.run.containers.asking import container_locator
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect
 from ann_benchmarks.run.execute import Executor, Workplace
-from ann_benchmarks.run.forecast import forecast
+from ann_benchmarks.run.plan import Plan, forecast, make_plan
 from ann_benchmarks.run.request import Request, read_request
 from ann_benchmarks.run.whereabouts import Locator, WorkersHere
 from ann_benchmarks.run.worker import JobOutcome, Simulation

@@ -7,12 +7,11 @@ import pytest
 
 from ann_benchmarks.common.command import Ended
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs import plan
 from ann_benchmarks.jobs.job import Job, Procedure
 from ann_benchmarks.jobs.rounds import Race, Rounds
 from ann_benchmarks.measure.turns_taken import is_of_others
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
-from ann_benchmarks.run import rounds
+from ann_benchmarks.run import plan, rounds
 
 from .programs import until
 from .test_rounds import ANSWER, TURNS, TWO_POINTS, stored

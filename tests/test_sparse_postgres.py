@@ -11,7 +11,8 @@ from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.pgvector_ivfflat.module import PGVectorIVFFlat
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server
-from ann_benchmarks.algorithms.postgres.table import Column, SparseColumn
+from ann_benchmarks.algorithms.postgres.table import Column
+from ann_benchmarks.algorithms.postgres.table.sparse import SparseColumn
 from ann_benchmarks.algorithms.postgres.table.tables import copy_vectors
 from ann_benchmarks.common.sparse import SparseVectors, joined
 from ann_benchmarks.data.datasets.generated import SparseDraws

@@ -8,7 +8,6 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.job import Procedure, Scope
-from ann_benchmarks.jobs.plan import make_plan
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.workload import Mix, Workload
 from ann_benchmarks.measure.workloads.over_time import Span, Timeline, Times, rate_of
@@ -23,6 +22,7 @@ from ann_benchmarks.measure.workloads.table_state import (
     TableState,
 )
 from ann_benchmarks.results.records import Record, write_record
+from ann_benchmarks.run.plan import make_plan
 
 DEFINITION = Definition("some", "some", "Some", "none", ["euclidean"], [[1], [2], [3]], False)
 WRITES = Workload("writes", 4, 30.0, load=Load(8), rate=200.0)

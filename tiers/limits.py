@@ -14,22 +14,11 @@ from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
 
-from .groups import (
-    CPUS,
-    DISK,
-    MEMORY,
-    PROCESSES,
-    ControlGroup,
-    Place,
-    find_place,
-    read_words,
-    remove_group,
-    write,
-)
+from . import groups
 from .machine import ways_out
 
 _FIXED = ("cpuset.cpus", "io.max", "blkio.throttle.*_device")  # files that nothing of ours changes later
-_WHAT = {MEMORY: "memory", CPUS: "CPUs", DISK: "disk"}
+_WHAT = {groups.MEMORY: "memory", groups.CPUS: "CPUs", groups.DISK: "disk"}
 _RECLAIM_SECONDS = 10
 _PAUSE = 0.1  # s
 _SYSTEMD = Path("/run/systemd/system")  # is there where systemd manages the system
@@ -38,7 +27,7 @@ _SYSTEMD_SECONDS = 30
 
 
 @dataclass(frozen=True)
-class Group(ControlGroup):
+class Group(groups.ControlGroup):
     """A group to be made, or made; `home` is where processes belong that outlive it."""
 
     home: Path
@@ -46,12 +35,12 @@ class Group(ControlGroup):
 
     def make(self) -> None:
         """Make it, empty and without limits."""
-        remove_group(self.folder, self.home, patience=0)  # by a process that had our pid
+        groups.remove_group(self.folder, self.home, patience=0)  # by a process that had our pid
         try:
             self.folder.mkdir()  # the kernel makes its files
-            if self.version == 1 and CPUS in self.controllers:  # else no process may enter
+            if self.version == 1 and groups.CPUS in self.controllers:  # else no process may enter
                 for name in ("cpuset.mems", "cpuset.cpus"):
-                    write(self.folder / name, (self.folder.parent / name).read_text())
+                    groups.write(self.folder / name, (self.folder.parent / name).read_text())
         except OSError as error:
             raise _refused(self.controllers[0], self.folder, error) from None
 
@@ -64,7 +53,7 @@ class Group(ControlGroup):
                 return
             except OSError as error:  # EBUSY: not all could be reclaimed yet
                 if time.monotonic() > deadline:
-                    raise _refused(MEMORY, self.folder, error) from None
+                    raise _refused(groups.MEMORY, self.folder, error) from None
             time.sleep(_PAUSE)
 
     def limit_cpus(self, number: int, server: int = 0) -> None:
@@ -81,13 +70,13 @@ class Group(ControlGroup):
             )
         file = self.folder / ("cpuset.effective_cpus" if self.version == 1 else "cpuset.cpus.effective")
         try:
-            write(self.folder / "cpuset.cpus", ",".join(map(str, sorted(chosen))))
+            groups.write(self.folder / "cpuset.cpus", ",".join(map(str, sorted(chosen))))
             held: set[int] = set()
             for part in file.read_text().strip().split(","):  # such as 0-3,8
                 first, _, last = part.partition("-")
                 held |= set(range(int(first), int(last or first) + 1))
         except OSError as error:
-            raise _refused(CPUS, self.folder, error) from None
+            raise _refused(groups.CPUS, self.folder, error) from None
         if held != chosen:
             raise UserError(f"{file} has CPUs {sorted(held)} where {sorted(chosen)} were set")
 
@@ -107,10 +96,10 @@ class Group(ControlGroup):
         for name, line in lines:
             file = self.folder / name
             try:
-                write(file, line)
+                groups.write(file, line)
                 held = file.read_text().splitlines()
             except OSError as error:
-                raise _refused(DISK, self.folder, error) from None
+                raise _refused(groups.DISK, self.folder, error) from None
             if not any(set(line.split()) == set(each.split()) for each in held):
                 raise UserError(
                     f"{file} does not hold what was set: {line} (it holds: {'; '.join(held) or 'nothing'})"
@@ -131,30 +120,30 @@ class Group(ControlGroup):
         return min(limits, default=None)
 
 
-def choose_groups(controllers: Iterable[str], name: str, processes: Path = PROCESSES) -> list[Group]:
+def choose_groups(controllers: Iterable[str], name: str, processes: Path = groups.PROCESSES) -> list[Group]:
     """Return the groups that these controllers take, none of them made; UserError where one cannot be."""
-    groups, unified = [], []
+    made, unified = [], []
     for controller in controllers:
-        place = find_place(controller, processes=processes)
+        place = groups.find_place(controller, processes=processes)
         if place is None:
             raise UserError(
                 f"this system has no control groups for the {_WHAT[controller]} (controller {controller}): "
-                + ("use --tier-method hugepages" if controller == MEMORY else "leave that limit out")
+                + ("use --tier-method hugepages" if controller == groups.MEMORY else "leave that limit out")
             )
         if place.version == 2:
             unified.append(place)
         elif os.access(place.folder, os.W_OK):
-            groups.append(Group(place.folder / name, 1, place.folder, (controller,)))
+            made.append(Group(place.folder / name, 1, place.folder, (controller,)))
         else:
             raise _refused(controller, place.folder)
     if unified:
         names = tuple(place.controller for place in unified)
         parent = _parent_in_version_2(unified[0], names)
-        groups.append(Group(parent / name, 2, unified[0].folder, names))
-    return groups
+        made.append(Group(parent / name, 2, unified[0].folder, names))
+    return made
 
 
-def _parent_in_version_2(place: Place, controllers: tuple[str, ...]) -> Path:
+def _parent_in_version_2(place: groups.Place, controllers: tuple[str, ...]) -> Path:
     """The nearest group, from our own upwards, that may have groups with these controllers.
 
     What is switched on there stays on: groups of others may rely on it by the time that ours is gone.
@@ -162,7 +151,7 @@ def _parent_in_version_2(place: Place, controllers: tuple[str, ...]) -> Path:
     folder = place.folder
     while not (os.access(folder, os.W_OK) and _switch_on(folder, controllers)):
         if folder == place.top:
-            has = read_words(place.folder / "cgroup.controllers")
+            has = groups.read_words(place.folder / "cgroup.controllers")
             lacking = next((name for name in controllers if name not in has), controllers[0])
             raise _refused(lacking, place.folder, advice=advice_for(lacking, place.folder))
         folder = folder.parent
@@ -170,17 +159,17 @@ def _parent_in_version_2(place: Place, controllers: tuple[str, ...]) -> Path:
 
 
 def _switch_on(folder: Path, controllers: tuple[str, ...]) -> bool:
-    if not set(controllers) <= set(read_words(folder / "cgroup.controllers")):
+    if not set(controllers) <= set(groups.read_words(folder / "cgroup.controllers")):
         return False
     # Below a group with processes, that of CPUs can be switched on, but no process may enter. Only the
     # system's own top group, which has no type, may have both.
-    if (folder / "cgroup.type").exists() and read_words(folder / "cgroup.procs"):
+    if (folder / "cgroup.type").exists() and groups.read_words(folder / "cgroup.procs"):
         return False
     file = folder / "cgroup.subtree_control"
-    missing = [name for name in controllers if name not in read_words(file)]
+    missing = [name for name in controllers if name not in groups.read_words(file)]
     try:
         if missing:
-            write(file, " ".join(f"+{name}" for name in missing))
+            groups.write(file, " ".join(f"+{name}" for name in missing))
     except OSError:  # a group with processes of its own may not have groups
         return False
     return True
@@ -204,14 +193,14 @@ def _refused(controller: str, folder: Path, error: OSError | None = None, advice
     )
 
 
-def keep_controllers(pid: int, processes: Path = PROCESSES) -> None:
+def keep_controllers(pid: int, processes: Path = groups.PROCESSES) -> None:
     """Move a process into a delegated scope of systemd's, which ends with it, in the slice that we are in.
 
     Systemd switches a controller off when the last unit that requested it has ended, also for groups that
     are not its own, whose limits are gone with it. A delegated unit requests all of them for every group
     above it. Without systemd, or the right to that, nothing happens: limits that go are seen later.
     """
-    place = find_place(MEMORY, processes=processes)
+    place = groups.find_place(groups.MEMORY, processes=processes)
     if place is None or place.version == 1 or not _SYSTEMD.exists():
         return
     is_root = os.geteuid() == 0

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .errors import PostgresError
-from .table import METRICS, MOST_INDEXED_VALUES, Column, SparseColumn, VectorColumn
+from .table import METRICS, Column, VectorColumn
+from .table.sparse import MOST_INDEXED_VALUES, SparseColumn
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,11 @@ from .servers.extension import RequiredExtension
 from .servers.releases import InstallableExtension
 from .servers.whereabouts import check_parking, known_facts
 from .statistics.watch import PostgresStatistics
-from .table import KINDS, Column, SmallLabelsKind, column_of, is_sparse
+from .table import KINDS, Column, SmallLabelsKind, column_of
 from .table.attributed import TEXT, VECTOR
 from .table.conditions import labels_column
 from .table.loading import LoadOptions
+from .table.sparse import is_sparse
 from .writing.table import WritableTable
 
 __all__ = ["Index", "PostgresANN", "SearchRange"]
@@ -329,6 +330,6 @@ class PostgresANN(InstallableExtension, QueriedTable):
 
 
 def _drop_leftovers(connection: psycopg.Connection[Any]) -> None:
-    from .topology.citus import drop_abandoned
+    from .topology import load
 
-    drop_abandoned(connection)
+    load("citus.drop_abandoned")(connection)

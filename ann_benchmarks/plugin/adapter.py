@@ -10,17 +10,8 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 
+from . import protocols
 from .plugin_class import needed, optional, require
-from .protocols import (
-    Clients,
-    NoWatch,
-    PlanComparison,
-    PreparedQueries,
-    SearchedArgument,
-    ServerMonitor,
-    Watch,
-    Writable,
-)
 
 
 class Plugin:
@@ -146,13 +137,15 @@ class Plugin:
         """Have every query go this way, one by one; what a plug-in has for several at once is not used."""
         self._way = way
 
-    def compare_plans(self, queries: Sequence[Any], count: int, seconds: float) -> PlanComparison | None:
+    def compare_plans(
+        self, queries: Sequence[Any], count: int, seconds: float
+    ) -> protocols.PlanComparison | None:
         """Have queries with filters answered by every plan that a planner could choose.
 
         That takes about `seconds`, and only the first queries where these are too few for all of them. None
         without the method, and where queries go another way.
         """
-        compare: Callable[..., PlanComparison] | None = self._optional("compare_plans")
+        compare: Callable[..., protocols.PlanComparison] | None = self._optional("compare_plans")
         return None if compare is None or self._way else compare(queries, count, seconds)
 
     def set_payload(self, payload: str) -> None:
@@ -168,9 +161,11 @@ class Plugin:
         self.query_arguments = arguments
 
     @property
-    def search_range(self) -> Callable[[int], SearchedArgument | None]:
+    def search_range(self) -> Callable[[int], protocols.SearchedArgument | None]:
         """What returns the argument to search for a recall of n neighbours; None without a choice."""
-        found: Callable[[int], SearchedArgument | None] = self._optional("search_range", lambda count: None)
+        found: Callable[[int], protocols.SearchedArgument | None] = self._optional(
+            "search_range", lambda count: None
+        )
         return found
 
     def is_exact(self, count: int) -> bool:
@@ -184,12 +179,14 @@ class Plugin:
         return None if self._way else found
 
     @property
-    def prepared(self) -> PreparedQueries | None:
+    def prepared(self) -> protocols.PreparedQueries | None:
         """A query in three steps; None: query is timed as a whole."""
         if self._way or (prepare := self._optional("prepare_query")) is None:
             return None
         names = ("run_prepared_query", "get_prepared_query_results")
-        return PreparedQueries(prepare, *(needed(self.algorithm, name, "prepare_query") for name in names))
+        return protocols.PreparedQueries(
+            prepare, *(needed(self.algorithm, name, "prepare_query") for name in names)
+        )
 
     def prepare_batch(self, queries: Any, count: int) -> Callable[[], Any]:
         """Prepare a batch; return what is timed, which is all of it without prepare_batch_query."""
@@ -226,9 +223,9 @@ class Plugin:
             raise UserError(f"{self.class_name} can have {most:,} clients here, not {clients:,}: give fewer")
 
     @property
-    def open_clients(self) -> Callable[..., Clients] | None:
+    def open_clients(self) -> Callable[..., protocols.Clients] | None:
         """What starts clients of its own; None: the framework's call query."""
-        found: Callable[..., Clients] | None = self._optional("open_clients")
+        found: Callable[..., protocols.Clients] | None = self._optional("open_clients")
         return None if self._way else found
 
     @property
@@ -239,14 +236,14 @@ class Plugin:
 
     # The server behind it
 
-    def watch_server(self) -> Watch:
+    def watch_server(self) -> protocols.Watch:
         """Return what observes the server in runs; without the method, nothing does."""
-        watch: Watch = self._optional("watch_server", NoWatch)()
+        watch: protocols.Watch = self._optional("watch_server", protocols.NoWatch)()
         return watch
 
-    def open_monitor(self) -> ServerMonitor | None:
+    def open_monitor(self) -> protocols.ServerMonitor | None:
         """Return what reports on the server; without the method, the machine alone is sampled."""
-        monitor: ServerMonitor | None = self._optional("open_monitor", lambda: None)()
+        monitor: protocols.ServerMonitor | None = self._optional("open_monitor", lambda: None)()
         return monitor
 
     def cool(self) -> bool:
@@ -290,13 +287,13 @@ class Plugin:
         """Whether a failed point leaves the others; without recover, it ends the definition."""
         return self.has("recover")
 
-    def open_writable(self, train: Any, rows: int, has_key: bool, autovacuum: bool) -> Writable:
+    def open_writable(self, train: Any, rows: int, has_key: bool, autovacuum: bool) -> protocols.Writable:
         """Return a table of its own to write to; UserError where the plug-in has none."""
         if (open_writable := self._optional("open_writable")) is None:
             raise UserError(f"{self.class_name} cannot be written to: leave --workload out")
         if (table := open_writable(train, rows, has_key, autovacuum)) is None:
             raise UserError(f"open_writable of {self.class_name} returned no table")
-        writable: Writable = table
+        writable: protocols.Writable = table
         return writable
 
     def learns_from_rows(self, rows: int) -> bool:

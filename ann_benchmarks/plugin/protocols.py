@@ -7,6 +7,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+__all__ = [
+    "Answers", "Changes", "Clients", "NoWatch", "PlanAnswers", "PlanComparison", "PreparedQueries",
+    "SearchedArgument", "ServerMonitor", "Watch", "Writable", "Writers", "Writes", "client_facts",
+    "dashboard_panels", "freeze_answers", "server_processes", "settle",
+]  # fmt: skip
+
 
 class Answers(Protocol):
     """What one client measured in a run, in the order of sending: arrays of one length, and a sample of ids.

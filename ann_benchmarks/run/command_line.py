@@ -7,20 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.common.cli import (
-    HelpWithDefaults,
-    each_of,
-    limit,
-    option_name,
-    path,
-    positive_float,
-    positive_floats,
-    positive_int,
-    positive_ints,
-    read_by,
-    share,
-    size,
-)
+from ann_benchmarks.common import cli
 from ann_benchmarks.common.errors import UserError, closest, shown
 from ann_benchmarks.common.numbers import whole
 from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
@@ -78,7 +65,7 @@ def collected(text: str, metavar: str, kind: Any) -> Any:
 def _count_up_to(most: int, *none: str) -> Callable[[str], Any]:
     """Return what reads numbers up to the largest, where `none` are words for 0."""
     read = whole(1, most)
-    return each_of(lambda text: 0 if text in none else read(text))
+    return cli.each_of(lambda text: 0 if text in none else read(text))
 
 
 def _known(what: str, *names: str) -> Callable[[str], Any]:
@@ -89,7 +76,7 @@ def _known(what: str, *names: str) -> Callable[[str], Any]:
             raise UserError(f"unknown {what} '{shown(text)}'; {closest(text, names)}")
         return text
 
-    return each_of(read)
+    return cli.each_of(read)
 
 
 def _filter_names(text: str) -> list[str]:
@@ -117,9 +104,9 @@ class CommandLine:
     """What run.py was given; the names and defaults of the options are those of the fields."""
 
     dataset: str = option("dataset to search in", "NAME", default="glove-100-angular")
-    count: int = option("number of nearest neighbours to ask for", None, positive_int, 10, flag="-k")
+    count: int = option("number of nearest neighbours to ask for", None, cli.positive_int, 10, flag="-k")
     definitions: Path = option(
-        "where the algorithms are: FOLDER/*/config.yml", "FOLDER", path, DEFINITIONS_FOLDER)
+        "where the algorithms are: FOLDER/*/config.yml", "FOLDER", cli.path, DEFINITIONS_FOLDER)
     algorithm: tuple[str, ...] = option("run these algorithms alone; NAME:TAG uses that tag of an"
         " algorithm's image", "NAME", default=(), nargs="+")
     docker_tag: str | None = option("run only algorithms of this Docker image, at a tag: NAME:TAG", "NAME")
@@ -130,57 +117,58 @@ class CommandLine:
     build_only: bool = switch("build what is not built yet, and measure nothing")
     dry_run: bool = switch("say what would be loaded, built and measured, what it needs and about how long it"
         " takes, by rates of a sample, and end")
-    runs: int = option("times to ask all queries; the best counts", "COUNT", positive_int, 5)
-    timeout: int = option("seconds for each definition, -1 for no limit", None, limit, 2 * 3600)
+    runs: int = option("times to ask all queries; the best counts", "COUNT", cli.positive_int, 5)
+    timeout: int = option("seconds for each definition, -1 for no limit", None, cli.limit, 2 * 3600)
     local: bool = switch("run on this machine itself instead of in Docker")
     batch: bool = switch("give algorithms all queries at once")
     max_n_algorithms: int = option("run this many definitions at most, of each algorithm if several are"
-        " named; -1 for all", None, limit, -1)
+        " named; -1 for all", None, cli.limit, -1)
     run_disabled: bool = switch("run definitions that are disabled in their config.yml too")
     no_monitoring: bool = switch("sample neither the machine nor the server meanwhile")
     parallelism: int = option(
-        "definitions to run at the same time, at most the cores but one", None, positive_int, 1)
+        "definitions to run at the same time, at most the cores but one", None, cli.positive_int, 1)
     load_threads: int | None = option("connections that load the vectors into a database (default: the"
-        " plug-in's choice)", "N", positive_int)
+        " plug-in's choice)", "N", cli.positive_int)
     chunk_size: int | None = option(
-        "rows that are loaded in one transaction (default: the plug-in's choice)", "ROWS", positive_int)
+        "rows that are loaded in one transaction (default: the plug-in's choice)", "ROWS", cli.positive_int)
     setting: tuple[SettingValues, ...] = collected("give the server of a database this setting;"
-        " NAME=VALUE,VALUE measures each as a contender", "NAME=VALUE", read_by(read_setting))
+        " NAME=VALUE,VALUE measures each as a contender", "NAME=VALUE", cli.read_by(read_setting))
 
     memory: int | None = option(
-        "memory of each container, such as 8g (default: what is free, in equal shares)", "SIZE", size)
+        "memory of each container, such as 8g (default: what is free, in equal shares)", "SIZE", cli.size)
     cpuset: tuple[int, ...] = several(
-        "CPUs of the containers, such as 0-3 (default: all)", "CPUS", read_by(_read_cpus))
+        "CPUs of the containers, such as 0-3 (default: all)", "CPUS", cli.read_by(_read_cpus))
     storage: Path | None = option(
-        "where containers keep what outlives them, such as indexes (default: storage)", "FOLDER", path)
+        "where containers keep what outlives them, such as indexes (default: storage)", "FOLDER", cli.path)
 
     clients: tuple[int, ...] = several("ask by N clients at the same time, then by M, ...: each with a"
-        " connection of its own", "N,M", positive_ints)
-    max_queries: int | None = option("queries of one run of all clients", "N", positive_int)
-    duration: float | None = option("seconds of one run of all clients", "SECONDS", positive_float)
+        " connection of its own", "N,M", cli.positive_ints)
+    max_queries: int | None = option("queries of one run of all clients", "N", cli.positive_int)
+    duration: float | None = option("seconds of one run of all clients", "SECONDS", cli.positive_float)
     query_order: QueryOrder | None = option("shuffled: each client in an order of its own; same: all in"
-        " one; zipf:S: some much more often (default: shuffled)", "ORDER", read_by(QueryOrder.parse))
+        " one; zipf:S: some much more often (default: shuffled)", "ORDER", cli.read_by(QueryOrder.parse))
     distinct_queries: int | None = option("ask the dataset's first N queries only, again and again; recall"
-        " is still that of all", "N", positive_int)
+        " is still that of all", "N", cli.positive_int)
     rate: tuple[float, ...] = several("let R queries a second come, then S, ..., whether or not a client is"
-        " free: latency counts from when a query was due", "R,S", positive_floats)
+        " free: latency counts from when a query was due", "R,S", cli.positive_floats)
     slo: Objective | None = option(
-        "find the highest rate that keeps it, such as p99:50ms", "PERCENTILE:TIME", read_by(Objective.parse))
+        "find the highest rate that keeps it, such as p99:50ms", "PERCENTILE:TIME",
+        cli.read_by(Objective.parse))
     warmup: Warmup | None = option("queries before each point that do not count: until the throughput no"
         " longer rises, none and with cold caches, or N (default: auto where the algorithm is a database or"
-        " --clients is given)", "auto|off|N", read_by(Warmup.parse))
+        " --clients is given)", "auto|off|N", cli.read_by(Warmup.parse))
     target_recall: float | None = option(
-        "measure each index where it first has recall R", "R", share("recall", with_zero=False))
+        "measure each index where it first has recall R", "R", cli.share("recall", with_zero=False))
     payload: str = option("what comes back with each row: its id; also a text of 1 kB; or also its vector",
         default="ids", choices=("ids", "text", "vector"))
     scheduler: str | None = option("run the clients on the machines of this Dask cluster", "ADDRESS")
     debug_single_query: bool = switch("have clients ask the first query again and again")
 
     filter: tuple[Sequence[str], ...] = collected("measure queries with the filters of each of these sets,"
-        " such as uniform:0.01,near:0.01", "NAME,NAME", read_by(_filter_names))
+        " such as uniform:0.01,near:0.01", "NAME,NAME", cli.read_by(_filter_names))
     post_filter: float | None = option("request FACTOR times as many rows without the filter, and remove"
         " those that do not pass: for algorithms that take no filters, and for comparison",
-        "FACTOR", positive_float)
+        "FACTOR", cli.positive_float)
 
     shards: tuple[int, ...] = several("have N servers hold a part of the rows each, and queries ask all of"
         f" them; several numbers are contenders, among which '{NONE}' is one server with all rows",
@@ -199,24 +187,25 @@ class CommandLine:
         "N,N", _count_up_to(MOST_REPLICAS, NONE, "0"))
 
     rounds: int | None = option("build all indexes first, then measure every point once in each of N"
-        " rounds, in random order", "N", positive_int)
+        " rounds, in random order", "N", cli.positive_int)
     until: float | None = option("measure in rounds until every ratio is known within this share, such as"
-        " 5%%, or is no longer in doubt", "SHARE", read_by(read_share))
+        " 5%%, or is no longer in doubt", "SHARE", cli.read_by(read_share))
     budget: float | None = option("measure in rounds for this time, such as 10m, after the builds; with"
-        " --until, no longer", "TIME", read_by(read_time))
+        " --until, no longer", "TIME", cli.read_by(read_time))
 
     workload: str | None = option("inserts: rows are inserted into an empty index; writes: rows are written"
         " beside --clients that ask. --duration is that of the writing (default: 900 s of inserts, 300 s of"
         " writes)", choices=tuple(SECONDS))
     writers: tuple[int, ...] = several(
-        "write by N connections, then by M, ... (default: 1 for inserts, 4 for writes)", "N,M", positive_ints)
+        "write by N connections, then by M, ... (default: 1 for inserts, 4 for writes)", "N,M",
+        cli.positive_ints)
     write_rate: tuple[float, ...] = several("let R writes a second come, then S, ...; latency counts from"
-        " when one was due", "R,S", positive_floats)
+        " when one was due", "R,S", cli.positive_floats)
     write_mix: Mix | None = option(
-        "shares of the writes (default: insert:50,update:25,delete:25)", "MIX", read_by(Mix.parse))
+        "shares of the writes (default: insert:50,update:25,delete:25)", "MIX", cli.read_by(Mix.parse))
     loaded: float | None = option("share of the rows that are loaded and indexed at first (default: 0.8 for"
         " writes; for inserts 0, or 0.1 where an index cannot be made of nothing)",
-        "SHARE", share("share", with_zero=True))
+        "SHARE", cli.share("share", with_zero=True))
     autovacuum: bool = switch("leave it on (default: nothing vacuums but the workload)")
 
     tiers: str | None = option("measure on simulated servers: auto, mini, short, 5m, 100m, 1b, or SB:RAM in"
@@ -236,13 +225,13 @@ def make_parser(program: str = "run.py", tiers: str | None = None) -> argparse.A
     parser = argparse.ArgumentParser(
         prog=program,
         description="Measure algorithms on a dataset; finished points are kept and not measured again.",
-        formatter_class=HelpWithDefaults,
+        formatter_class=cli.HelpWithDefaults,
     )
     add = parser.add_argument
     for each in fields(CommandLine):
         if each.name in GROUPS:
             add = parser.add_argument_group(GROUPS[each.name]).add_argument
         how = {"default": [] if each.default == () else each.default, **each.metadata}
-        add(*filter(None, [how.pop("flag", None), option_name(each.name)]), **how)
+        add(*filter(None, [how.pop("flag", None), cli.option_name(each.name)]), **how)
     parser.set_defaults(tiers=tiers)
     return parser

@@ -7,16 +7,7 @@ from contextlib import suppress
 
 from ann_benchmarks.common.numbers import KIB, UNKNOWN, counted, duration_text, size_text
 from ann_benchmarks.common.text import say, warn
-from ann_benchmarks.jobs.events import (
-    BuildBegun,
-    Built,
-    Event,
-    Note,
-    PhaseDone,
-    PointDone,
-    PointFailed,
-    WorkloadDone,
-)
+from ann_benchmarks.jobs import events
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.results.warnings import FIGURE, gathered
 from ann_benchmarks.statistics.intervals import interval_text
@@ -49,34 +40,34 @@ class Console:
         if not job.execution.build_only:
             say(f"{job.label()}: {counted(len(job.points), 'point')}")
 
-    def event(self, job: Job, event: Event) -> None:
+    def event(self, job: Job, event: events.Event) -> None:
         """Print what a worker reports."""
-        self._done += isinstance(event, PointDone | WorkloadDone | PointFailed)
-        if isinstance(event, BuildBegun):
+        self._done += isinstance(event, events.PointDone | events.WorkloadDone | events.PointFailed)
+        if isinstance(event, events.BuildBegun):
             say(f"{job.label()}: building")
-        elif isinstance(event, Built):
+        elif isinstance(event, events.Built):
             size = "" if event.index_size is None else f", {size_text(event.index_size, KIB)}"
             if not job.execution.build_only:
                 what = "found, ready after" if event.is_reused else "ready after"
             else:
                 what = "found, built earlier in" if event.is_reused else "built in"
             say(f"{job.definition}: index {what} {event.build_time:.1f} s{size}")
-        elif isinstance(event, PointDone):
+        elif isinstance(event, events.PointDone):
             self._measured += 1
             self._dataset = job.dataset
             say(point_text(event))
             if (left := self.left()) and time.monotonic() > self._told + TELLING_SECONDS:
                 self._told = time.monotonic()
                 say(f"{self._done} of {counted(self._points, 'point')} done{left}")
-        elif isinstance(event, PhaseDone):
+        elif isinstance(event, events.PhaseDone):
             say(event.text)
-        elif isinstance(event, WorkloadDone):
+        elif isinstance(event, events.WorkloadDone):
             say(f"{event.label}: kept in {event.path}")
-        elif isinstance(event, PointFailed):
+        elif isinstance(event, events.PointFailed):
             print(f"failed: {event.label}: {event.reason}", file=sys.stderr, flush=True)
-        elif isinstance(event, Note) and event.point:
+        elif isinstance(event, events.Note) and event.point:
             self._remarks.append((event.remark, event.point))
-        elif isinstance(event, Note):
+        elif isinstance(event, events.Note):
             warn(event.text)
 
     def left(self) -> str:
@@ -119,7 +110,7 @@ def describe_work(jobs: Sequence[Job], finished: int) -> str:
     return f"to do: {definitions} with {points}{runs}; {finished} finished before"
 
 
-def point_text(point: PointDone) -> str:
+def point_text(point: events.PointDone) -> str:
     """Say on one line what was measured of a point."""
     low, high = point.recall_interval
     of_runs = f"mean of {point.runs} runs " if point.runs > 1 else ""
@@ -187,7 +178,7 @@ def _points(outcomes: Sequence[JobOutcome]) -> list[str]:
 
 def _fastest(outcomes: Sequence[JobOutcome]) -> list[str]:
     """Lines of a table: under each load and on each tier, which point at the target has the highest QPS."""
-    points: dict[str, list[tuple[PointDone, JobOutcome]]] = {}
+    points: dict[str, list[tuple[events.PointDone, JobOutcome]]] = {}
     for outcome in outcomes:
         target = outcome.job.procedure.target_recall
         reaching = [p for p in outcome.points if target is not None and p.recall_interval.high >= target]

@@ -20,24 +20,12 @@ from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Failure, Finished
 from ann_benchmarks.jobs.job import Job
 
+from . import worker as workers
 from .console import Console, describe_work
 from .containers.containers import Containers
 from .request import Request
 from .rounds import Conductor
 from .whereabouts import WorkersHere
-from .worker import (
-    AT_ONCE,
-    CHECK,
-    POLL_SECONDS,
-    JobOutcome,
-    Observer,
-    Question,
-    Simulation,
-    Worker,
-    ask,
-    note_failure,
-    noted,
-)
 
 
 @dataclass(frozen=True)
@@ -46,7 +34,7 @@ class Workplace:
 
     engine: Any  # a Docker client; None: processes of this machine
     files: Sequence[Path]  # of the dataset, for containers
-    simulation: Simulation | None
+    simulation: workers.Simulation | None
     here: WorkersHere  # processes that are there already
 
 
@@ -60,9 +48,9 @@ class Executor:
         self,
         jobs: Sequence[Job],
         finished: int,
-        start: Callable[[Job], Worker] | None = None,
-        observer: Callable[[Sequence[Job]], Observer] = Console,
-    ) -> list[JobOutcome]:
+        start: Callable[[Job], workers.Worker] | None = None,
+        observer: Callable[[Sequence[Job]], workers.Observer] = Console,
+    ) -> list[workers.JobOutcome]:
         """Run jobs; `finished` points were done before; `start` begins a worker in its own way."""
         request, place = self._request, self._workplace
         # Algorithms were named: one that is not available is an error.
@@ -115,15 +103,15 @@ class WorkerPool:
         parallelism: int = 1,
         timeout: float | None = None,
         *,
-        start: Callable[[Job], Worker],
+        start: Callable[[Job], workers.Worker],
     ):
         """Take the seconds that a job may take, and what starts a worker for one."""
         self.parallelism = parallelism
         self.timeout = timeout
         self.start = start
-        self.idle: list[Worker] = []
+        self.idle: list[workers.Worker] = []
         self.idle_under: Any = None  # what the idle ones were started for
-        self.busy: dict[Worker, JobOutcome] = {}
+        self.busy: dict[workers.Worker, workers.JobOutcome] = {}
 
     def __enter__(self) -> "WorkerPool":
         return self
@@ -143,29 +131,29 @@ class WorkerPool:
         needs += (definition.servers.kind or "server",)
         job = Job(definition, [], "", 0)
         worker = self.take(job)
-        self.busy[worker] = JobOutcome(job)
-        answer = ask(worker, Question(definition, CHECK, needs))
+        self.busy[worker] = workers.JobOutcome(job)
+        answer = workers.ask(worker, workers.Question(definition, workers.CHECK, needs))
         self._release(worker, answer)
         return answer if isinstance(answer, Failure) else None
 
-    def run(self, jobs: Sequence[Job], observer: Observer) -> list[JobOutcome]:
+    def run(self, jobs: Sequence[Job], observer: workers.Observer) -> list[workers.JobOutcome]:
         """Run all jobs, whatever becomes of each; the outcomes are in the order of the jobs."""
         pending = deque(jobs)
-        outcomes: dict[int, JobOutcome] = {}
+        outcomes: dict[int, workers.JobOutcome] = {}
         while pending or self.busy:
             while pending and len(self.busy) < self.parallelism:
                 job = pending.popleft()
                 observer.started(job)
                 worker = self.take(job)
-                self.busy[worker] = outcomes[id(job)] = JobOutcome(job)
+                self.busy[worker] = outcomes[id(job)] = workers.JobOutcome(job)
                 with suppress(OSError):  # it has just died: seen below
                     worker.send(job.request())
-            multiprocessing.connection.wait([worker.pipe for worker in self.busy], POLL_SECONDS)
+            multiprocessing.connection.wait([worker.pipe for worker in self.busy], workers.POLL_SECONDS)
             for worker, outcome in list(self.busy.items()):
                 self._attend(worker, outcome, observer)
         return [outcomes[id(job)] for job in jobs]
 
-    def take(self, job: Job) -> Worker:
+    def take(self, job: Job) -> workers.Worker:
         """Return an idle worker or a new one, which is the caller's from now on.
 
         Idle ones that were started under other conditions are ended before.
@@ -177,14 +165,16 @@ class WorkerPool:
             self.idle_under = under
         return self.idle.pop() if self.idle else self.start(job)
 
-    def _attend(self, worker: Worker, outcome: JobOutcome, observer: Observer) -> None:
+    def _attend(
+        self, worker: workers.Worker, outcome: workers.JobOutcome, observer: workers.Observer
+    ) -> None:
         answer: Any = None
         try:
-            for message in islice(iter(worker.next_message, None), AT_ONCE):
+            for message in islice(iter(worker.next_message, None), workers.AT_ONCE):
                 if isinstance(message, Failure | Finished):
                     answer = message
                     break
-                observer.event(outcome.job, noted(outcome, message, worker))
+                observer.event(outcome.job, workers.noted(outcome, message, worker))
         except EOFError:
             answer = worker.death()
         outcome.seconds = time.perf_counter() - outcome.started
@@ -194,11 +184,11 @@ class WorkerPool:
         if isinstance(answer, Failure):
             if len(self.busy) > 1:  # what it lacks may be what another one of ours has
                 answer = replace(answer, ends_run=False)
-            note_failure(outcome, answer, worker, observer)
+            workers.note_failure(outcome, answer, worker, observer)
         if answer is not None:
             self._release(worker, answer)
 
-    def _release(self, worker: Worker, answer: Finished | Failure) -> None:
+    def _release(self, worker: workers.Worker, answer: Finished | Failure) -> None:
         """Keep a worker for more, unless it failed: who knows what that left behind in it.
 
         Nor is one kept that was started for something else than is needed now, as next to another.
@@ -243,13 +233,13 @@ def first_definitions(jobs: Sequence[Job], number: int, of_each: bool) -> list[J
 
 def available_jobs(
     jobs: Sequence[Job], check: Callable[[Definition], Failure | None], is_named: bool
-) -> tuple[list[Job], list[JobOutcome]]:
+) -> tuple[list[Job], list[workers.JobOutcome]]:
     """Sort out the jobs whose plug-in cannot be imported, or has no image; the outcomes are failures.
 
     What is not installed is a failure only if it was named.
     """
     usable: dict[tuple[str, ...], bool] = {}
-    failed: list[JobOutcome] = []
+    failed: list[workers.JobOutcome] = []
     for job in jobs:
         definition = job.definition
         key = (definition.module, definition.constructor, definition.docker_tag)
@@ -268,7 +258,7 @@ def available_jobs(
         elif is_named:
             raise UserError(problem.text)
         else:
-            outcome = JobOutcome(job, failure=problem.text)
+            outcome = workers.JobOutcome(job, failure=problem.text)
             if problem.text not in [one.failure for one in failed]:  # one server may be that of all
                 Console().failed(outcome)
             failed.append(outcome)

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from .. import catalog
+from .. import catalog, settings
 from ..catalog import BuiltIndex, relation_bytes
 from ..environment import contender_settings, given_settings
 from ..errors import PostgresError, refusal
@@ -16,15 +16,6 @@ from ..forms import Form
 from ..servers import Server, machine
 from ..servers.libpq import backend_of
 from ..servers.progress import index_progress
-from ..settings import (
-    MIB,
-    SHARED_MEMORY_SHARE,
-    apply_settings,
-    current_setting,
-    megabytes,
-    shared_buffers,
-    size_text,
-)
 from ..table import KINDS, ColumnKind, NamedAttributes
 from ..table.conditions import SharedShape
 from ..table.loading import LoadOptions
@@ -38,7 +29,7 @@ class Index:
     method: str
     form: Form
     options: Mapping[str, Any] = field(default_factory=dict)
-    build_memory: int = 64 * MIB  # bytes of maintenance_work_mem that the build can use
+    build_memory: int = 64 * settings.MIB  # bytes of maintenance_work_mem that the build can use
     disk_bytes: int = 0  # about what the index will take, 0 if unknown
     estimate: str = ""  # one line for the user before the build
     predicate: str = ""  # of a partial index: the condition of its rows
@@ -154,7 +145,7 @@ class IndexBuild:
             index,
         )
         self._settings = {
-            "maintenance_work_mem": megabytes(self._memory()),
+            "maintenance_work_mem": settings.megabytes(self._memory()),
             "max_parallel_maintenance_workers": self._most_workers(),
         }
         given, own = given_settings(), contender_settings()
@@ -181,9 +172,9 @@ class IndexBuild:
             return built, is_found
         clustering = built.facts.get("clustering_time")
         parts = f" ({clustering:.1f} s clustering)" if clustering else ""
-        size = size_text(relation_bytes(self._connection, built.name))
+        size = settings.size_text(relation_bytes(self._connection, built.name))
         disk_bytes = self._index.disk_bytes
-        estimate = f" (estimate: {size_text(disk_bytes)})" if disk_bytes else ""
+        estimate = f" (estimate: {settings.size_text(disk_bytes)})" if disk_bytes else ""
         print(f"index built in {built.build_seconds:.1f} s{parts}, {size}{estimate}", flush=True)
         return built, False
 
@@ -193,7 +184,7 @@ class IndexBuild:
         if self._index.estimate and not self._is_one_of_many:
             print(self._index.estimate, flush=True)
         self._server.check_disk(self._index.disk_bytes, "the index")
-        apply_settings(self._connection, self._settings)
+        settings.apply_settings(self._connection, self._settings)
         with self._server.explaining("building the index"):
             with self._connection.transaction():
                 # A build whose client was killed goes on for a while: the clock would run meanwhile.
@@ -220,7 +211,7 @@ class IndexBuild:
 
     def _build(self, rows: int, hooks: IndexHooks, started: float) -> dict[str, Any]:
         # A server that others follow writes all of the index to its log, which takes longer.
-        log = current_setting(self._connection, "wal_level")
+        log = settings.current_setting(self._connection, "wal_level")
         facts: dict[str, Any] = {**self._settings, "build_wal_level": log}
         if self._index.disk_bytes:
             facts["estimated_index_size"] = self._index.disk_bytes / 1024
@@ -266,12 +257,12 @@ class IndexBuild:
         if not self._server.is_ours:
             return self._index.build_memory  # the memory of that server is not known here
         # Room is left for shared_buffers and everything else.
-        memory, buffers = machine.memory_bytes(), shared_buffers(self._connection)
-        limit = min((memory - buffers) * 3 // 5, memory * SHARED_MEMORY_SHARE // 100)
-        return min(self._index.build_memory, max(limit, 64 * MIB))
+        memory, buffers = machine.memory_bytes(), settings.shared_buffers(self._connection)
+        limit = min((memory - buffers) * 3 // 5, memory * settings.SHARED_MEMORY_SHARE // 100)
+        return min(self._index.build_memory, max(limit, 64 * settings.MIB))
 
     def _most_workers(self) -> str:
-        most = current_setting(self._connection, "max_parallel_maintenance_workers")
+        most = settings.current_setting(self._connection, "max_parallel_maintenance_workers")
         if not self._server.is_ours or self._index.leader_builds:
             return most
         return str(int(most) + 1)  # the core that our server leaves to the leader is idle

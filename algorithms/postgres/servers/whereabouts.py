@@ -12,15 +12,7 @@ from typing import Any
 
 import psycopg
 
-from ..environment import (
-    PREFIX,
-    connection_parameters,
-    given_settings,
-    ram_bytes,
-    server_kind,
-    starts_service,
-    variable,
-)
+from .. import environment
 from ..errors import PostgresError
 from ..settings import MOST_CONNECTIONS, current_setting
 from . import Server, chosen_build, chosen_programs
@@ -100,13 +92,13 @@ def external_facts(server: Server, extensions: Sequence[str]) -> dict[str, Any]:
 
 
 def _read_own_facts() -> dict[str, Any]:
-    kind = server_kind()
+    kind = environment.server_kind()
     build = {"build_version": chosen_build()} if chosen_build() else {}
     return {"server": "embedded" if kind == "external" else kind, "given_settings": _given(), **build}
 
 
 def _given() -> str:
-    return json.dumps(dict(sorted(given_settings().items())))
+    return json.dumps(dict(sorted(environment.given_settings().items())))
 
 
 def most_connections(taken: int | None = None) -> int | None:
@@ -126,28 +118,29 @@ def check_parking() -> None:
 
     Also where the memory that contenders share is not given as a size.
     """
-    ram_bytes()
+    environment.ram_bytes()
     others = shard_hosts()
     # The account of a server of our own may.
-    if chosen_programs() is None and (not others or variable("HOST")):
+    if chosen_programs() is None and (not others or environment.variable("HOST")):
         others.append(ExternalServer())
     for server in others:
         server.start({})
         with server.connect() as connection:
             if current_setting(connection, "is_superuser") != "on":
                 raise PostgresError(
-                    f"user '{connection.info.user}' may not park an index while others have their turn: name"
-                    f" a superuser in {PREFIX}USER (or ALTER ROLE ... SUPERUSER), or leave rounds out"
+                    f"user '{connection.info.user}' may not park an index while others have their turn:"
+                    f" name a superuser in {environment.PREFIX}USER (or ALTER ROLE ... SUPERUSER), or leave"
+                    " rounds out"
                 )
 
 
 def _taken_by_server() -> int | None:
-    text = given_settings().get("max_connections", str(MOST_CONNECTIONS))
-    if server_kind() == "external":
-        if starts_service():
+    text = environment.given_settings().get("max_connections", str(MOST_CONNECTIONS))
+    if environment.server_kind() == "external":
+        if environment.starts_service():
             return None  # it need not run yet
         try:
-            with unset_connection(connection_parameters()) as connection:
+            with unset_connection(environment.connection_parameters()) as connection:
                 text = current_setting(connection, "max_connections")
         except PostgresError:
             return None  # callers report it if it matters

@@ -6,13 +6,12 @@ from .attributed import AttributedColumn, attribute_kinds, partition_name
 from .column import METRICS, Column, row_of_an_array
 from .fixed import BitColumn, FixedColumn, SetColumn, VectorColumn
 from .kinds import KINDS, ColumnKind, NamedAttribute, NamedAttributes, SmallLabelsKind, quoted
-from .sparse import MOST_INDEXED_VALUES, SparseColumn, is_sparse
+from .sparse import SparseColumn, is_sparse
 
 __all__ = [
-    "KINDS", "METRICS", "MOST_INDEXED_VALUES", "AttributedColumn", "BitColumn", "Column", "ColumnKind",
-    "FixedColumn", "NamedAttribute", "NamedAttributes", "SetColumn", "SmallLabelsKind", "SparseColumn",
-    "VectorColumn", "attribute_kinds", "column_of", "is_sparse", "partition_name", "quoted",
-    "row_of_an_array",
+    "KINDS", "METRICS", "AttributedColumn", "BitColumn", "Column", "ColumnKind", "FixedColumn",
+    "NamedAttribute", "NamedAttributes", "SetColumn", "SmallLabelsKind", "VectorColumn",
+    "attribute_kinds", "column_of", "partition_name", "quoted", "row_of_an_array",
 ]  # fmt: skip
 
 

@@ -14,7 +14,8 @@ from psycopg import pq
 
 from ..errors import PostgresError
 from ..settings import current_setting
-from . import Column, is_sparse, row_of_an_array
+from . import Column, row_of_an_array
+from .sparse import is_sparse
 
 PAGE = 8192
 # Rows are frozen when about this much has been added to the table: as long as it is in memory, and before a

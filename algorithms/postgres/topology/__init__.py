@@ -23,7 +23,7 @@ _KINDS = {
 
 
 def load(place: str) -> Callable[..., Any]:
-    """Import a class, named as MODULE.CLASS of this folder, which nothing needs that does not use it."""
+    """Import a class or function, named as MODULE.NAME of this folder, which only its users need."""
     module, _, name = place.partition(".")
     found: Callable[..., Any] = getattr(import_module(f".{module}", __package__), name)
     return found

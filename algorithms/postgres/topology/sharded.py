@@ -12,7 +12,8 @@ from ..servers.extension import RequiredExtension
 from ..servers.external import hosts_of
 from ..servers.whereabouts import address_text, external_facts
 from ..session.statement import QueryStatement
-from ..table import Column, is_sparse
+from ..table import Column
+from ..table.sparse import is_sparse
 from ..table.tables import fingerprint
 from . import SeveralWatch, load
 from .dealing import ShardRows, checked_probes, deal_by_cells

@@ -14,15 +14,8 @@ from ann_benchmarks.jobs.events import Failure, Located
 from ..request import Request
 from ..whereabouts import SECONDS, Locate
 from ..worker import LOCATION, VERSIONS, Question
+from . import sandbox
 from .engine import find_image, remove_all
-from .sandbox import (
-    ContainerAccount,
-    Sandbox,
-    cpus_of_each,
-    memory_of_each,
-    placement_facts,
-    project_files,
-)
 from .worker import ContainerWorker, Log
 
 _CHECK_SECONDS = 120
@@ -45,7 +38,7 @@ def container_locator(client: Any, request: Request) -> Locate:
         if isinstance(answer, Failure):
             return answer
         facts = {**answer.facts, **facts}
-        shares = cpus_of_each(request.cpuset, request.parallelism, client.info().get("NCPU"))
+        shares = sandbox.cpus_of_each(request.cpuset, request.parallelism, client.info().get("NCPU"))
         if len({len(share) for share in shares}) > 1:
             del facts["cores"]  # it depends on which of them a job gets
         return Located(facts)
@@ -61,24 +54,24 @@ def _ask(
     if image is None:
         return Failure(f"the image {name} does not exist", is_unavailable=True), {}
     owner, engine = uuid.uuid4().hex, client.info()
-    sandbox = Sandbox(
+    place = sandbox.Sandbox(
         replace(image, needs_gpus=False),  # nothing is computed, and a machine that builds may have none
-        ContainerAccount.choose(image, client),
+        sandbox.ContainerAccount.choose(image, client),
         owner,
-        memory_of_each(request.memory, request.parallelism, engine.get("MemTotal")),
-        cpus_of_each(request.cpuset, request.parallelism, engine.get("NCPU"))[0],
-        project_files(request.definitions),
+        sandbox.memory_of_each(request.memory, request.parallelism, engine.get("MemTotal")),
+        sandbox.cpus_of_each(request.cpuset, request.parallelism, engine.get("NCPU"))[0],
+        sandbox.project_files(request.definitions),
         environment={name: os.environ[name] for name in image.environment if name in os.environ},
     )
     try:
-        return answer_to(client, sandbox, question, seconds), placement_facts(image, request.memory)
+        return answer_to(client, place, question, seconds), sandbox.placement_facts(image, request.memory)
     finally:
         remove_all(client, owner)
 
 
-def answer_to(client: Any, sandbox: Sandbox, question: Question, seconds: float) -> Located | Failure:
+def answer_to(client: Any, place: sandbox.Sandbox, question: Question, seconds: float) -> Located | Failure:
     """Have a container answer a question; return its answer, or a Failure where it gives none in time."""
-    worker = ContainerWorker(client, sandbox, Log(None, False), lambda message, attachment: message)
+    worker = ContainerWorker(client, place, Log(None, False), lambda message, attachment: message)
     deadline = time.monotonic() + seconds
     answer: Any = None
     try:

@@ -26,19 +26,8 @@ from ann_benchmarks.measure.turns_taken import is_of_others
 
 from ..request import Request
 from ..worker import NoWorker, Simulation, Terms, log_path
+from . import sandbox
 from .engine import Image, find_image, remove_all, start_guard
-from .sandbox import (
-    ContainerAccount,
-    Sandbox,
-    argument_files,
-    cpus_of_each,
-    dataset_files,
-    memory_of_each,
-    placement_facts,
-    project_files,
-    storage_folder,
-    write_cpus,
-)
 from .wire import RunRequest
 from .worker import ContainerWorker, Log, terminal_size
 
@@ -79,7 +68,7 @@ class Slot(ContainerWorker):
         give_back: Callable[[], None],
         request: RunRequest,
         client: Any,
-        sandbox: Sandbox,
+        place: sandbox.Sandbox,
         log: Log,
         terms: Terms | None = None,
     ) -> None:
@@ -88,7 +77,7 @@ class Slot(ContainerWorker):
         self._give_back, self._request = give_back, request
         self._end_keeping: Callable[[], None] = lambda: None
         self._results = Results([self._job], self.takes_turns)
-        super().__init__(client, sandbox, log, self._results.accept)
+        super().__init__(client, place, log, self._results.accept)
         if terms is not None and self.container is not None:
             self._end_keeping = terms.keep(self.container)
 
@@ -158,17 +147,17 @@ class Containers:
         self._simulation = simulation
         # The package that the conditions of jobs are from, which a container is given pickled.
         packages = [] if simulation is None else [type(simulation).__module__.partition(".")[0]]
-        self._project = project_files(request.definitions, packages)
+        self._project = sandbox.project_files(request.definitions, packages)
         engine = client.info()
         self._engine_memory = engine.get("MemTotal")
-        self._memory = memory_of_each(request.memory, request.parallelism, self._engine_memory)
-        shares = cpus_of_each(request.cpuset, request.parallelism, engine.get("NCPU"))
+        self._memory = sandbox.memory_of_each(request.memory, request.parallelism, self._engine_memory)
+        shares = sandbox.cpus_of_each(request.cpuset, request.parallelism, engine.get("NCPU"))
         self._free_cpus = dict(enumerate(shares))
         self._is_in_turn = False
         self._argument_files: dict[str, list[Path]] = {}  # by the image of the definitions that name them
         self._owner = uuid.uuid4().hex
         self._images: dict[str, Image | None] = {}
-        self._accounts: dict[str, ContainerAccount] = {}
+        self._accounts: dict[str, sandbox.ContainerAccount] = {}
         self._locks: list[IO[str]] = []
         self._guard: Any = None
 
@@ -189,7 +178,9 @@ class Containers:
 
     def __str__(self) -> str:
         cpus = [cpu for share in self._free_cpus.values() for cpu in share]
-        return f"in containers of {size_text(self._memory)} of memory, CPUs {write_cpus(sorted(cpus))}"
+        return (
+            f"in containers of {size_text(self._memory)} of memory, CPUs {sandbox.write_cpus(sorted(cpus))}"
+        )
 
     def check(self, definition: Definition) -> Failure | None:
         """Whether there is an image: None if so."""
@@ -217,14 +208,14 @@ class Containers:
         """
         for job in jobs:
             files = self._argument_files.setdefault(job.definition.docker_tag, [])
-            files += argument_files(job.definition.arguments)
+            files += sandbox.argument_files(job.definition.arguments)
         self._is_in_turn = any(job.procedure.rounds for job in jobs)
         if self._is_in_turn:
             images = len(self._argument_files)
-            self._memory = memory_of_each(self._request.memory, images, self._engine_memory)
+            self._memory = sandbox.memory_of_each(self._request.memory, images, self._engine_memory)
         for name in self._argument_files:
-            account = self._accounts[name] = ContainerAccount.choose(self._images[name], self._client)
-            folder = storage_folder(self._storage, name, account)
+            account = self._accounts[name] = sandbox.ContainerAccount.choose(self._images[name], self._client)
+            folder = sandbox.storage_folder(self._storage, name, account)
             self._locks.append(locked_file(folder.with_name(f".{folder.name}.lock"), _OTHER_STORAGE))
         self._begin_guard()
         taken = {name for image in self._images.values() if image for name in image.environment}
@@ -245,7 +236,7 @@ class Containers:
         account = self._accounts[name]
         number = min(self._free_cpus)
         # Those that run at the same time cannot have one server's folder; each number has its own.
-        storage = storage_folder(self._storage, name, account, number)
+        storage = sandbox.storage_folder(self._storage, name, account, number)
         if self._guard.poll() is not None:
             self._begin_guard()
         terms = None if self._simulation is None else self._simulation.terms(job)
@@ -256,22 +247,25 @@ class Containers:
         cpus = self._free_cpus[number] if self._is_in_turn else self._free_cpus.pop(number)
         environment = {name: os.environ[name] for name in image.environment if name in os.environ}
         files = [*self._files, *self._argument_files[name]]
-        sandbox = Sandbox(
+        place = sandbox.Sandbox(
             image,
             account,
             self._owner,
             (terms and terms.memory) or self._memory,
             cpus[: terms.cpus] if terms else cpus,
-            self._project | dataset_files(files, account),
+            self._project | sandbox.dataset_files(files, account),
             storage,
             environment | dict(terms.environment if terms else {}),
             options,
         )
-        facts = {**placement_facts(image, self._request.memory), "container_memory_bytes": self._memory}
+        facts = {
+            **sandbox.placement_facts(image, self._request.memory),
+            "container_memory_bytes": self._memory,
+        }
         log = Log(log_path(job), job.execution.show_progress)
         terminal = terminal_size() if self._request.parallelism == 1 else None
-        request = RunRequest(JobRequest(job, facts), sandbox.memory, terminal)
+        request = RunRequest(JobRequest(job, facts), place.memory, terminal)
 
         kind = TurnsSlot if self._is_in_turn else Slot
         give_back = partial(self._free_cpus.update, {number: cpus})
-        return kind(give_back, request, self._client, sandbox, log, terms)
+        return kind(give_back, request, self._client, place, log, terms)
