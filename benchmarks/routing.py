@@ -14,8 +14,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ann_benchmarks.algorithms.clustering.clustering import ROOM, find_cells, spread
 from ann_benchmarks.algorithms.clustering.settings import METRICS, ClusteringError
-from ann_benchmarks.algorithms.postgres.topology.cells import ROOM, find_cells, spread
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset
 from ann_benchmarks.distance import candidate_distances, rounded_up

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.algorithms.clustering import kmeans
+from ann_benchmarks.algorithms.clustering.clustering import Cells, find_cells, spread
 from ann_benchmarks.algorithms.clustering.settings import ClusteringError
-from ann_benchmarks.algorithms.postgres.topology.cells import Cells, find_cells, spread
 
 from .postgres_fixtures import clustered
 

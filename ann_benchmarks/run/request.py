@@ -10,13 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.data.filters import canonical_filter
-from ann_benchmarks.definitions.servers import (
-    ENGINES,
-    Servers,
-    every_pooled,
-    every_replicas,
-    every_shards,
-)
+from ann_benchmarks.definitions import servers as kinds
 from ann_benchmarks.jobs.job import Conditions, Execution, Procedure
 from ann_benchmarks.jobs.rounds import Rounds
 from ann_benchmarks.load.request import Load, QueryOrder
@@ -67,14 +61,16 @@ class Request(CommandLine):
         return max(self.clients, default=0) + max(self.writers, default=0)
 
     @property
-    def servers(self) -> list[Servers]:
+    def servers(self) -> list[kinds.Servers]:
         """What answers queries: each is a contender; one server where nothing else is requested."""
         if any(self.shards):
-            return every_shards(self.shards, self.shard_engine or ENGINES[:1], self.shard_probes or [PROBES])
+            return kinds.every_shards(
+                self.shards, self.shard_engine or kinds.ENGINES[:1], self.shard_probes or [PROBES]
+            )
         if any(self.replicas):
-            return every_replicas(self.replicas)
+            return kinds.every_replicas(self.replicas)
         names = [None if name == NONE else name for name in self.pooler or [NONE]]
-        return every_pooled(names, self.pool_size or [None])
+        return kinds.every_pooled(names, self.pool_size or [None])
 
     @property
     def loads(self) -> Sequence[Load | Workload]:

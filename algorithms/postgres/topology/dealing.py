@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import psycopg
 
+from ...clustering.clustering import FORM_OF_CELLS, Cells, find_cells, spread
 from ...clustering.settings import METRICS, ClusteringError
 from .. import catalog
 from ..catalog import SCHEMA
@@ -23,7 +24,6 @@ from ..errors import PostgresError
 from ..servers import Server
 from ..table import Column, VectorColumn, row_of_an_array
 from ..table.column import RowEncoder
-from .cells import FORM, Cells, find_cells, spread
 from .engines import Router
 
 _OTHERS = "use --shard-engine client or fdw"
@@ -179,7 +179,7 @@ def _cells_of_rows(
     server: Server, rows: Any, mark: str, count: int, metric: str, enter: Callable[[], object]
 ) -> _CellsOfRows:
     """Return the cells of rows as an earlier run has kept them; else find and keep them."""
-    name = f"{FORM} {mark} {count} {metric}"
+    name = f"{FORM_OF_CELLS} {mark} {count} {metric}"
     with server.explaining("looking for the cells of the rows"), server.connect() as connection:
         catalog.prepare(connection)
         connection.execute(_KEPT_TABLE)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from ...clustering.clustering import Cells
 from ..errors import PostgresError, refusal
 from ..forms import Form, RowSource, query_sql
 from ..servers import Server
@@ -18,7 +19,6 @@ from ..session.session import QuerySession
 from ..session.statement import QueryStatement, changed
 from ..statistics.watch import ServerWatch
 from ..table import METRICS, Column, VectorColumn
-from .cells import Cells
 
 if TYPE_CHECKING:
     from .shard import Shard
