@@ -12,6 +12,14 @@ from algorithms.postgres.errors import PostgresError
 from algorithms.postgres.table.reading import FoundIndex, copy_table
 from ann_benchmarks.data.vectors import open_source
 from ann_benchmarks.data.vectors.sparse import open_csr
+from ann_benchmarks.definitions.configs import OWN_INDEX, read_configs
+from ann_benchmarks.definitions.definition import Data
+from ann_benchmarks.experiments.carrying_out import step_request
+from ann_benchmarks.experiments.schema import Options, find_experiment, read_experiment
+from ann_benchmarks.run.command_line import make_parser
+from run import requested_definitions
+
+from .programs import call_program
 
 
 @pytest.fixture
@@ -156,3 +164,29 @@ def test_nothing_is_written_and_no_password_is_said(table, tmp_path, caplog):
     with pytest.raises(PostgresError, match="price of own.items is of type numeric: attributes are"):
         copy_table(url, "own.items", "embedding", tmp_path, attributes=["price"])
     assert "s3cret" not in caplog.text
+
+
+def test_a_table_becomes_a_dataset_and_its_index_a_contender_of_choose(table, tmp_path, monkeypatch):
+    run, url = table
+    run("CREATE TABLE own.items (id int, embedding vector(4), tenant int)")
+    run("INSERT INTO own.items SELECT i, ARRAY[random(), random(), random(), 1]::vector, i % 3"
+        " FROM generate_series(1, 500) i")  # fmt: skip
+    run("CREATE INDEX ON own.items USING hnsw (embedding vector_cosine_ops) WITH (m = 5)")
+    (tmp_path / "filters.yml").write_text("third: [{column: tenant, operator: '=', value: 1}]")
+    words = ["--name", "mine", "--from-postgres", url, "--table", "own.items", "--column", "embedding"]
+    more = ["--queries", "20", "--attributes", "tenant", "--filters", "filters.yml", "--neighbors", "10"]
+    done = call_program("create_dataset.py", *words, *more, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "copied 500 of about 500 rows" in done.stdout and "480 x 4, angular; 20 queries" in done.stdout
+    assert "third: 33." in done.stdout and "s3cret" not in done.stdout + done.stderr
+    assert not list((tmp_path / "data").glob(".mine*"))  # the copy was removed
+    monkeypatch.chdir(tmp_path)
+    step = read_experiment(find_experiment("choose"), False, Options(make_parser())).steps[0]
+    request = step_request(step, make_parser(), ["--local"])
+    configs, _ = read_configs(request.definitions)
+    found = requested_definitions(request, configs, Data("mine", 480, 4, "angular", "float", 4))
+    (own,) = [each for each in found if each.algorithm == OWN_INDEX]
+    assert own.module == "ann_benchmarks.algorithms.pgvector_hnsw"
+    assert own.arguments[1:] == [{"M": 5, "efConstruction": 64}] and len(own.query_argument_groups) == 1
+    done = call_program("create_dataset.py", *words, "--force", "--distance", "cosines", cwd=tmp_path)
+    assert done.returncode == 1 and "cosines" in done.stderr
