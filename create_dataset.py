@@ -6,13 +6,16 @@ if __name__ == "__main__":  # before the imports, which take seconds on a busy m
     begin()
 
 import argparse
+import tempfile
 from pathlib import Path
 
 from ann_benchmarks.common.cli import file_to_write, path, path_or_pattern, positive_int, run_command, seed
 from ann_benchmarks.common.dask_cluster import check_scheduler
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.files import disk_errors
 from ann_benchmarks.common.text import warn
 from ann_benchmarks.data.datasets import (
+    DATA_FOLDER,
     canonical_name,
     dataset_path,
     get_dataset,
@@ -35,7 +38,14 @@ from ann_benchmarks.data.datasets.maintenance import (
     find_truth,
     verify_dataset,
 )
-from ann_benchmarks.data.datasets.own import QUERIES, OwnVectors, create_in_place, create_own
+from ann_benchmarks.data.datasets.own import (
+    QUERIES,
+    OwnVectors,
+    check_name,
+    create_in_place,
+    create_own,
+    store_index,
+)
 from ann_benchmarks.data.datasets.write import NEIGHBORS, repetition_warning
 from ann_benchmarks.data.ground_truth import SEARCH_DEVICE, open_device
 from ann_benchmarks.distance import METRICS
@@ -73,6 +83,20 @@ def parse_arguments() -> argparse.Namespace:
         help="NPY, NPZ, HDF5, Parquet, fbin, u8bin, i8bin, fvecs or bvecs; sparse vectors as csr or SciPy's"
         " NPZ; FILE:KEY names an array or column in it, a folder or 'part_*.npy' several files",
     )
+    own.add_argument(
+        "--from-postgres",
+        metavar="URL",
+        help="copy them from a table, read only: postgresql://USER@HOST/DATABASE, with the password in"
+        " PGPASSWORD or ~/.pgpass",
+    )
+    own.add_argument("--table", help="the table, or a view, as in SQL")
+    own.add_argument("--column", help="its column of vectors: vector, halfvec, sparsevec, bit or real[]")
+    own.add_argument(
+        "--sample",
+        type=positive_int,
+        metavar="ROWS",
+        help="about so many rows, drawn at random (default all)",
+    )
     queries = own.add_mutually_exclusive_group()
     queries.add_argument(
         "--test", metavar="FILE", type=path_or_pattern, help="the queries, in a file of their own"
@@ -95,7 +119,10 @@ def parse_arguments() -> argparse.Namespace:
         help="uniform:0.01,near:0.01,... or a YAML file of your own, which needs --attributes",
     )
     filters.add_argument(
-        "--attributes", metavar="FILE", type=path, help="a Parquet file of columns, one row a training vector"
+        "--attributes",
+        metavar="FILE",
+        type=path,
+        help="a Parquet file of columns, one row a training vector; of a table, the names of columns: a,b",
     )
     parser.add_argument(
         "--neighbors",
@@ -126,7 +153,26 @@ def parse_arguments() -> argparse.Namespace:
     args = parser.parse_args()
     is_own = args.filters is not None and Path(args.filters).suffix in YAML_SUFFIXES
     for given, needed, belongs in (
-        (args.name, args.train and args.distance, "--name needs --train and --distance"),
+        (
+            args.name,
+            args.from_postgres or (args.train and args.distance),
+            "--name needs --train and --distance, or --from-postgres",
+        ),
+        (
+            args.from_postgres,
+            args.name and args.table and args.column,
+            "--from-postgres needs --name, --table and --column",
+        ),
+        (
+            args.from_postgres,
+            not (args.train or args.in_place),
+            "--from-postgres takes the place of --train and --in-place",
+        ),
+        (
+            args.table or args.column or args.sample,
+            args.from_postgres,
+            "--table, --column and --sample need --from-postgres",
+        ),
         (
             args.filters,
             args.add_filters or args.ground_truth or args.name,
@@ -174,9 +220,41 @@ def main() -> int:
         print(f"{path} is ready")
     elif args.name is None:
         get(args.dataset, args.connections, args.force)
+    elif args.from_postgres:
+        create_from_postgres(args)
     else:
         create(args)
     return 0
+
+
+def create_from_postgres(args: argparse.Namespace) -> None:
+    """Copy vectors, and attributes if there are any, out of a table, and make the dataset of them."""
+    from algorithms.postgres.errors import PostgresError
+    from algorithms.postgres.table.reading import copy_table
+
+    check_name(args.name, args.force)
+    names = str(args.attributes).split(",") if args.attributes else ()
+    DATA_FOLDER.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{args.name}.", dir=DATA_FOLDER) as folder:
+        with disk_errors(Path(folder)):
+            try:
+                copied = copy_table(
+                    args.from_postgres, args.table, args.column, Path(folder),
+                    args.distance or "", args.sample, names, args.seed,
+                )  # fmt: skip
+            except PostgresError as error:
+                raise UserError(str(error)) from None
+        print(copied.describe())
+        if not copied.metric:
+            raise UserError(
+                f"no index of {args.table} tells the metric: add --distance, one of {', '.join(METRICS)}"
+            )
+        args.train, args.distance, args.attributes = str(copied.vectors), copied.metric, copied.attributes
+        create(args)
+    own = next((index for index in copied.indexes if index.metric == copied.metric), None)
+    if own is not None:
+        store_index(args.name, own.algorithm, own.arguments)
+        print(f"its index {own.name} is a contender of choose: {own.algorithm}, {dict(own.arguments)}")
 
 
 def create(args: argparse.Namespace) -> None:

@@ -19,6 +19,7 @@ DEFINITION_KEYS = (*TEXT_KEYS, "base_args", "run_groups", "more_run_groups", "di
 # A key that a run group may have is added here and read in definitions.py.
 RUN_GROUP_KEYS = ("args", "arg_groups", "query_args", "query_arg_groups", "datasets", "rows", "filtered")
 MOST_POINTS = 100_000  # of all run groups of one file, after their arguments have been expanded
+OWN_INDEX = "your_index_today"  # the algorithm that makes the index which a table has already
 _MODULE = re.compile(r"[\w-]+(\.[\w-]+)*")
 
 
@@ -91,6 +92,33 @@ def replace_run_groups(
             config.path,
             {
                 point_type: {metric: [replaced(e) for e in entries] for metric, entries in metrics.items()}
+                for point_type, metrics in config.entries.items()
+            },
+        )
+        for config in configs
+    ]
+
+
+def add_own_index(configs: Sequence[Config], algorithm: str, arguments: Mapping[str, Any]) -> list[Config]:
+    """Return configs with one more algorithm: an index that somebody has, as `algorithm` makes it.
+
+    Its single point has the query arguments of the first run group of `algorithm`.
+    """
+
+    def own(entry: dict[str, Any]) -> dict[str, Any]:
+        first = next(iter(entry["run_groups"].values()))
+        queries = {key: first[key] for key in ("query_args", "query_arg_groups") if key in first}
+        groups = {"today": {"arg_groups": [dict(arguments)], **queries}}
+        return {**entry, "name": OWN_INDEX, "run_groups": groups, "more_run_groups": {}}
+
+    return [
+        Config(
+            config.path,
+            {
+                point_type: {
+                    metric: [*entries, *(own(entry) for entry in entries if entry["name"] == algorithm)]
+                    for metric, entries in metrics.items()
+                }
                 for point_type, metrics in config.entries.items()
             },
         )

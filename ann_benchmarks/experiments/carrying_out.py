@@ -11,6 +11,8 @@ from ann_benchmarks.common.cli import path_or_pattern
 from ann_benchmarks.common.errors import NoDefinitionRuns, UserError
 from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.common.text import say, warn
+from ann_benchmarks.data.datasets.own import stored_index
+from ann_benchmarks.definitions.configs import OWN_INDEX
 from ann_benchmarks.installing.main import main as install
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect, find_image
 from ann_benchmarks.run.request import Request
@@ -127,7 +129,12 @@ def remove_options(words: Sequence[str], names: Collection[str]) -> list[str]:
 def step_request(step: Step, parser: argparse.ArgumentParser, given: Sequence[str]) -> Request:
     """Return what a step requests, with the options that are given besides its own."""
     request = Options(parser).parse(words_of(step, given))
-    return replace(request, run_groups=step.groups, skips_unavailable=True)
+    request = replace(request, run_groups=step.groups, skips_unavailable=True)
+    own = stored_index(request.dataset) if request.target_recall is not None else None
+    every = [group for groups in step.groups.values() for group in groups.values()]
+    if own is None or any(own[1] in group.get("arg_groups", ()) for group in every):
+        return request
+    return replace(request, own_index=own, algorithm=(*request.algorithm, OWN_INDEX))
 
 
 @contextmanager

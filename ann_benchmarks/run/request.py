@@ -27,6 +27,7 @@ class Request(CommandLine):
     """The options, and what follows from them."""
 
     run_groups: Mapping[str, Any] = field(default_factory=dict)  # of an experiment, by algorithm
+    own_index: tuple[str, Mapping[str, Any]] | None = None  # algorithm, build arguments
     skips_unavailable: bool = False  # also algorithms that were named, as in an experiment
 
     @property

@@ -1,24 +1,29 @@
 """Make a dataset of one's own vectors: copied with their exact neighbours, or left where they lie."""
 
+import json
 import random
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import h5py
 import numpy as np
 import yaml
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import atomic_path, disk_errors
+from ann_benchmarks.common.hdf5 import open_hdf5_file
 from ann_benchmarks.common.sparse import SPARSE_METRICS
 from ann_benchmarks.distance import BIT_METRICS, METRICS
 
 from ..vectors import Rows, cast, checked, open_source, source_files
+from ..vectors.reading import reading
 from ..vectors.sparse import is_sparse_file, opened_sparse
-from .catalog import dataset_path, description_path
+from .catalog import canonical_name, dataset_path, description_path
 from .dataset import DATA_FOLDER
 from .filter_files import filter_folder
 from .queries import truth_path
@@ -27,6 +32,7 @@ from .write import NEIGHBORS, copy_sparse, write_dense
 
 QUERIES = 1000
 STORED = (np.dtype(np.float32), np.dtype(np.bool_))  # what vectors are stored as, the latter for bits
+_INDEX = "index_today"  # attribute of a dataset's file: what store_index stores
 _MANY_ARRAYS = (".hdf5", ".h5", ".npz")
 
 
@@ -146,6 +152,24 @@ def create_in_place(name: str, own: OwnVectors, force: bool = False) -> None:
         temporary.write_text(text)
     read_description(path).converted().unlink(missing_ok=True)
     _remove_replaced(name, dataset_path(name))
+
+
+def store_index(name: str, algorithm: str, arguments: Mapping[str, Any]) -> None:
+    """Store with a dataset which index its rows have where they come from."""
+    with h5py.File(dataset_path(name), "r+") as file:
+        file.attrs[_INDEX] = json.dumps({"algorithm": algorithm, "arguments": dict(arguments)})
+
+
+def stored_index(name: str) -> tuple[str, Mapping[str, Any]] | None:
+    """Return the algorithm and the build arguments of the index that the rows of a dataset have, if any."""
+    path = dataset_path(canonical_name(name))
+    if not path.exists():
+        return None
+    with reading(path), open_hdf5_file(path) as file:
+        if _INDEX not in file.attrs:
+            return None
+        found = json.loads(str(file.attrs[_INDEX]))
+        return str(found["algorithm"]), found["arguments"]
 
 
 def _remove_replaced(name: str, other: Path) -> None:
