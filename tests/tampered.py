@@ -22,15 +22,17 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.results.attributes import checked_attributes
 from ann_benchmarks.results.file import Result, read_more, read_result
-from ann_benchmarks.submission.checking.check import FOREIGN, check_bundle, check_point
+from ann_benchmarks.submission.checking.check import check_bundle, check_point
 from ann_benchmarks.submission.checking.claims import check_claims
 from ann_benchmarks.submission.checking.curves import TOGETHER, Copies
 from ann_benchmarks.submission.checking.points import (
+    FOREIGN,
     HISTOGRAM,
     CheckedPoint,
     UnjudgedError,
     judge_point,
     open_bundle,
+    sampled_totals,
 )  # fmt: skip
 from ann_benchmarks.submission.checking.rules import Findings
 from ann_benchmarks.submission.files import files_in
@@ -50,13 +52,14 @@ class Raw:
     path: Path
     attrs: dict[str, Any]
     arrays: Arrays
+    sampled: dict[str, float] | None
 
     @classmethod
     def read(cls, path: Path) -> "Raw":
         result = read_result(path)
         arrays = {name: getattr(result, name) for name in ARRAYS}
         histogram = dict(zip(HISTOGRAM, read_more(path, *HISTOGRAM) or [], strict=False))
-        return cls(path, result.attrs, arrays | histogram)
+        return cls(path, result.attrs, arrays | histogram, sampled_totals(path))
 
     def with_attributes(self, **changes: Any) -> "Raw":
         """Return the same with other attributes; None deletes one."""
@@ -101,7 +104,7 @@ class HonestBundle:
         result = Result(raw.path, checked_attributes(raw.attrs), times, neighbors, distances)
         found = judge_point(self.opened, file, result, given[3:])
         assert found is not None
-        return found
+        return replace(found, sampled=raw.sampled)
 
     @cached_property
     def others(self) -> dict[str, tuple[list[CheckedPoint], Copies]]:

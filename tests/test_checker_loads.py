@@ -73,7 +73,7 @@ def test_a_result_of_an_earlier_version_is_refused_by_one_line(loads: Path):
     set_attributes(path, series=None)
     remake(loads)
     (line,) = [line for lines in found(loads).values() for line in lines]
-    assert "has no series, as of an earlier version" in line
+    assert "has no series, seconds, truth or result_format 2" in line
 
 
 def test_disks_that_have_names_have_the_limits_of_tiers():

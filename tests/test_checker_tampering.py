@@ -30,7 +30,7 @@ def test_a_server_that_was_started_twice_may_have_more_free_disk(bundle: Path): 
     for path in point_files(bundle)[1:]:
         set_attributes(path, settings='{"max_wal_size": "16562MB"}')
     remake(bundle)
-    assert found(bundle) == {}
+    assert found(bundle).keys() <= {"report", "system"}
 
 
 @pytest.mark.parametrize("tampering", [*POINTS, *BUNDLES, *EVIDENCE], ids=lambda tampering: tampering.name)

@@ -8,18 +8,14 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import Contender
 from ann_benchmarks.measure.turns_taken import TurnsTaken
-from ann_benchmarks.results.file import read_attributes
-from ann_benchmarks.results.measurement import CHAIN, TURNS
 
 
 @dataclass(frozen=True)
 class Interrupted:
-    """The turns of every contender in the rounds of a mark, and the chain of these rounds."""
+    """The turns of every contender in the rounds of a mark."""
 
     mark: str
     taken: Mapping[Contender, TurnsTaken]
-    chain: list[str]
-    turns: list[int]
 
     @property
     def logs(self) -> dict[Contender, dict[int, float]]:
@@ -50,7 +46,6 @@ def find_interrupted(jobs: Sequence[Job], contenders: Sequence[Contender]) -> In
         paths[one] = job.path(job.points[one.point])
     try:
         taken = {one: TurnsTaken.read(path, mark) for one, path in paths.items()}
-        attrs = max((read_attributes(path) for path in paths.values()), key=lambda found: len(found[TURNS]))
     except UserError:
         return None
-    return Interrupted(mark, taken, str(attrs[CHAIN]).split(), list(attrs[TURNS]))
+    return Interrupted(mark, taken)
