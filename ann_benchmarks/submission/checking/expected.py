@@ -39,6 +39,7 @@ INF = math.inf
 DENSE = ("euclidean", "angular", "hamming")  # metrics
 BITS_OF_KIB = 8 << 10  # a vector has a bit of each dimension at least
 MEGABYTE = 10**6  # of bandwidths
+UNITS = {"iops": 1, "MBps": MEGABYTE}
 # Operations and bytes per second of the disks that have names.
 LIMITS = {"gp3": (3_000, 125 * MEGABYTE), "gp3-16k": (16_000, 1_000 * MEGABYTE), "nvme": (None, None)}
 _LIMIT = re.compile(r"(\d+)(iops|MBps)")
@@ -72,16 +73,15 @@ def limits_of(disk: str) -> tuple[int | None, int | None]:
     """Return the operations and bytes per second of a disk by its name, such as gp3 or 3000iops-125MBps."""
     if disk in LIMITS:
         return LIMITS[disk]
-    found = {unit: int(number) for number, unit in _LIMIT.findall(disk)}
-    bandwidth = found.get("MBps")
-    return found.get("iops"), None if bandwidth is None else bandwidth * MEGABYTE
+    rates = {unit: int(number) * UNITS[unit] for number, unit in _LIMIT.findall(disk)}
+    return rates.get("iops"), rates.get("MBps")
 
 
 def tier_name(series: Series) -> str:
     """Return what results call the tier of a series, such as 2GB:8GB+4cpus+gp3."""
     named = MEMORY.fullmatch(series.tier_memory)
-    parts = [f"{series.tier_cpus}cpus" if series.tier_cpus is not None else "", series.tier_disk]
-    parts = [part for part in parts if part]
+    cpus = "" if series.tier_cpus is None else f"{series.tier_cpus}cpus"
+    parts = [part for part in (cpus, series.tier_disk) if part]
     if named or not parts:
         parts.insert(0, f"{named[1] or 'all'}:{named[2]}" if named else "all:all")
     return "+".join(parts)
@@ -113,9 +113,7 @@ def percentile_bounds(edges: np.ndarray, counts: np.ndarray, percent: float) -> 
 def answer_figures(p: CheckedPoint) -> Mapping[str, Expected]:
     """Return what follows from the answers."""
     found = float((p.rows >= 0).sum()) / len(p.rows)
-    least = (
-        0.0 if p.series.clients is not None else found * (1 - SAME)
-    )  # of clients, of all answers, repeated ones too
+    least = found * (1 - SAME) if p.series.clients is None else 0.0  # they may repeat those with few
     low, high = share_interval(p.recalls)
     return {"recall_low": near(low, CLOSE), "recall_high": near(high, CLOSE), PARTS: recall_parts(p.recalls),
             "candidates": (least, p.facts.rows), "run_recalls": (0.0, 1.0)}  # fmt: skip
@@ -253,10 +251,7 @@ def cpu_figures(p: CheckedPoint) -> Mapping[str, Expected]:
 
 
 def client_figures(p: CheckedPoint) -> Mapping[str, Expected]:
-    """Return the CPU time of clients: that of their share of the time, of one core each, and not too little.
-
-    Clients of an algorithm without a server search themselves, by as many threads as they like.
-    """
+    """Return the CPU time of clients: of their share of the time, and one core each if a server searches."""
     cores, sent = p.number("client_cores") or p["cores"], p["queries_asked"]
     share, slack = p["client_cpu_share"] * cores / sent, SHARE_SLACK if p.is_open else 1 + APART
     least, most = (share * p[name] for name in ("active_seconds", "asking_seconds"))
@@ -294,12 +289,8 @@ def shard_figures(p: CheckedPoint) -> Mapping[str, Expected]:
 
 def dataset_facts(p: CheckedPoint) -> Mapping[str, Expected]:
     """Return what follows from the dataset."""
-    found: dict[str, Expected] = {
-        "dataset": {p.dataset},
-        "distance": {p.facts.metric},
-        "rows": near(float(p.facts.rows), 0.5),
-        "scanned_share": (0.0, 1.0),
-    }
+    found: dict[str, Expected] = {"dataset": {p.dataset}, "distance": {p.facts.metric},
+                                  "rows": near(p.facts.rows, 0.5), "scanned_share": (0.0, 1.0)}  # fmt: skip
     if p.facts.metric in DENSE and "sparsevec" not in str(p.attrs.get("build_sql")):
         found["table_size"] = (p.facts.rows * p.facts.dimension / BITS_OF_KIB, INF)
     if p.truth.matches is not None:
