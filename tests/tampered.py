@@ -39,6 +39,7 @@ from ann_benchmarks.submission.files import files_in
 from ann_benchmarks.submission.manifest import MANIFEST
 
 from .bundle_data import remake
+from .tampering import PointChange, Tampering
 
 FACTOR = 1.5
 Arrays = dict[str, np.ndarray]
@@ -137,6 +138,13 @@ class HonestBundle:
                 findings.refuse(where, rule, problem)
         check_claims(self.opened.manifest, {one.file: one for one in points}, self.opened.files, findings)
         return [str(finding) for finding in findings.refused]
+
+    def sees(self, tampering: Tampering) -> bool:
+        """Whether the rule of a tampering refuses it, in memory."""
+        assert isinstance(tampering.change, PointChange)
+        file = tampering.change.where(self.folder).relative_to(self.folder).as_posix()
+        lines = self.findings(file, tampering.change.of(self.raw[file]))
+        return any(f"[{tampering.rule}]" in line and tampering.words in line for line in lines)
 
     def tried(self, kind: str, name: str, file: str, raw: Raw) -> Try:
         said = self.findings(file, raw)

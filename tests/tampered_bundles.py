@@ -59,6 +59,10 @@ def in_table(column: str, value: str) -> Change:
     return replace_in("report/points.csv", change)
 
 
+def first_picture(folder: Path) -> Path:
+    return min(folder.glob("report/*.png"))
+
+
 def in_attributes(**values: Any) -> Change:
     """Say something else of a point among the attributes of the report."""
 
@@ -138,6 +142,11 @@ BUNDLES = (
     Tampering("a point twice in the report", "report", "stands twice",
               replace_in("report/report.json", lambda text: text.replace("{", '{"points": [],', 1))),
     Tampering("NaN in the report", "report", "NaN is not a number", in_attributes(index_size=math.nan)),
+    Tampering("a picture removed", "report", "is missing", lambda folder: first_picture(folder).unlink()),
+    Tampering("a picture more", "report", "is not in its report.json",
+              lambda folder: shutil.copy(first_picture(folder), folder / "report/9.png")),
+    Tampering("a page of another report", "report", "does not have the title",
+              replace_in("report/report.html", lambda text: "<h1>Fast</h1>")),
     Tampering("the README", "report", "9,000,000 rows",
               replace_in("README.md", lambda text: text.replace("1,000 rows", "9,000,000 rows"))),
     Tampering("a smaller index", "mixed", "of the same build", attrs(index_size=1.0)),

@@ -22,7 +22,7 @@ from ann_benchmarks.results.measurement import (
     run_throughputs,
 )
 from ann_benchmarks.statistics.intervals import mean_interval
-from ann_benchmarks.statistics.percentiles import PERCENTILES, QUERIES
+from ann_benchmarks.statistics.percentiles import EFFECTIVE_SIZE, PERCENTILES, QUERIES
 
 from .expected import (
     CLOSE,
@@ -96,11 +96,12 @@ ROWS = (
     Spec("figures", _RESULT, "the seconds of its runs", run_figures,
         "run_count run_seconds run_started qps_mean best_search_time asking_seconds runs_disagree"
         " runs_measured_again warmup started_at ended_at"),
-    Spec("figures", _RESULT, "its latencies", latency_figures, f"{QUERIES} run_p50 {_PERCENTILES}"),
+    Spec("figures", _RESULT, "its latencies", latency_figures,
+        f"{QUERIES} {EFFECTIVE_SIZE} run_p50 {_PERCENTILES}"),
     Spec("figures", _RESULT, "the parts of its build", build_figures, "build_time index_size"),
     Spec("figures", Kind("an exact search", lambda p: p.recall > 1 - CLOSE), may=EXACT_SEARCH),
     Spec("attributes", _RESULT, stored="cpu cores memory_bytes kernel python framework_version command_line"
-        f" result_format {PARTS}"),
+        f" rows result_format {PARTS}"),
     Spec("attributes", _SEVERAL, stored="qps_low qps_high"),
     Spec("timings", _ALONE, "its latencies", sequence_figures),
     Spec("timings", Kind("a batch", lambda p: p.series.batch), "its latencies", batch_figures),

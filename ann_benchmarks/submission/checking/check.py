@@ -21,14 +21,14 @@ from ..manifest import MANIFEST, Manifest
 from ..patterns import IN_WORDS
 from ..private import Private
 from .attributes import attribute_problems
-from .claims import check_claims, check_readme, check_report, check_system
+from .claims import check_claims, check_readme, check_report, check_system, check_texts
 from .complete import check_complete
 from .conditions import check_age, check_conditions
 from .curves import TOGETHER, Copies
 from .points import FOREIGN, RECORD, CheckedPoint, OpenedBundle, open_bundle
 from .reading import opened_file
 from .relations import RELATIONS, broken_arrays
-from .rules import Findings
+from .rules import MEASURE, Findings
 from .truth import different_distances, places, repeats, tolerance
 from .vectors import RealVectors
 
@@ -64,6 +64,7 @@ def check_bundle(
     check_complete(folder, manifest, points, set(files), findings)
     records = read_records(folder, files, findings)
     check_report(folder, files, points, findings)
+    check_texts(folder, files, manifest.title, findings)
     servers = check_system(folder, files, points, records, findings)
     check_readme(folder, files, manifest, servers, findings)
     private = Private((), [point.attrs for point in points])
@@ -98,7 +99,7 @@ def check_points(
     claimed, found = {claim.file for claim in claims}, []
     for point in points:
         if point.is_foreign:
-            findings.refuse(point.file, "readable", FOREIGN)
+            findings.refuse(point.file, "readable", FOREIGN, advice=MEASURE)
             continue
         check_point(point, point.file in claimed, findings, real)
         findings.refuse(point.file, "duplicate", *copies.problems(point))

@@ -1,6 +1,7 @@
 """Claims, the report's figures and system.json beside what follows from the result files."""
 
 import csv
+import html
 import io
 import json
 import math
@@ -121,6 +122,25 @@ def check_report(
         for point in points:
             if point.file not in seen:
                 findings.warn(file, "report", f"does not show {point.file}")
+
+
+def check_texts(folder: Path, files: Sequence[str], title: str, findings: Findings) -> None:
+    """Refuse a report that lacks files that it names, has others, or whose texts are of another report."""
+    there = {file.removeprefix(f"{REPORT}/") for file in files if file.startswith(f"{REPORT}/")}
+    try:
+        named = set(read_json(folder / JSON)["files"])
+        texts = {name: read_text(folder / REPORT / name) for name in there if name.endswith((".md", ".html"))}
+    except (UserError, *DAMAGE) as error:
+        findings.refuse(JSON, "report", f"does not name the files of the report: {reason_of(error)}")
+        return
+    for words, names in (("is missing", named - there), ("is not in its report.json", there - named)):
+        for name in names:
+            findings.refuse(f"{REPORT}/{name}", "report", words)
+    for name, text in texts.items():
+        if title not in html.unescape(text):
+            findings.refuse(
+                f"{REPORT}/{name}", "report", f"does not have the title '{title}' of its manifest"
+            )
 
 
 def find_point(row: Mapping[str, Any], known: Mapping[Any, Sequence[CheckedPoint]]) -> CheckedPoint | None:
