@@ -9,13 +9,14 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ann_benchmarks.common.errors import shown
 from ann_benchmarks.common.text import from_json
-from ann_benchmarks.results.environment import MEMORY_SLACK
+from ann_benchmarks.results.environment import MEMORY, MEMORY_SLACK
 from ann_benchmarks.results.measurement import CHAIN, MARK, ROUNDS, TURNS, chain_of
 from ann_benchmarks.statistics.intervals import FEWEST_RUNS
 
@@ -49,9 +50,10 @@ class Shared(NamedTuple):
 
 
 def _index(point: CheckedPoint) -> Hashable:
-    """Return what the points of an index share, however it was queried."""
+    """Return what the points of an index on a machine share, however it was queried."""
     plain = point.series.drop("load", "clients", "caches", "writes", "workload", "batch")
-    return point.dataset, plain, json.dumps(point.build_arguments)
+    facts = {name: value for name, value in point.run.facts.items() if name != MEMORY}
+    return point.dataset, plain, json.dumps([point.build_arguments, facts], sort_keys=True)
 
 
 def _build(point: CheckedPoint) -> Hashable:
@@ -96,20 +98,16 @@ def mixed(points: Points) -> Problems:
     """Yield points that differ from the first of their curve, index or build in what these have one of."""
     facts = {point.file: _facts(point) for point in points}
     for shared in SHARED:
-        first: dict[Hashable, CheckedPoint] = {}
+        first: dict[Hashable, tuple[CheckedPoint, dict[str, Any]]] = {}
         for point in points:
             if (key := shared.key(point)) is None:
                 continue
-            if (other := first.setdefault(key, point)) is not point:
-                mine, theirs = facts[point.file], facts[other.file]
-                names = [
-                    name for name in sorted(mine.keys() | theirs.keys()) if _is_named(name, shared.names)
-                ]
-                for name in names:
-                    if not _alike(mine.get(name), theirs.get(name), shared):
-                        what = f"has {name} {shown(mine.get(name))}, not {shown(theirs.get(name))}"
-                        place = other.file.removeprefix(f"results/{other.dataset}/{other.count}/")
-                        yield point.file, f"{what}, other than {place} {shared.words}"
+            mine = {name: value for name, value in facts[point.file].items() if _is_named(name, shared.names)}
+            other, theirs = first.setdefault(key, (point, mine))
+            for name in sorted(mine.keys() | theirs.keys()):
+                if not _alike(one := mine.get(name), two := theirs.get(name), shared):
+                    what = f"has {name} {shown(one)}, not {shown(two)}"
+                    yield point.file, f"{what}, other than {other.file} {shared.words}"
 
 
 def _facts(point: CheckedPoint) -> dict[str, Any]:
@@ -125,7 +123,8 @@ def _facts(point: CheckedPoint) -> dict[str, Any]:
     return found
 
 
-def _is_named(name: str, names: Sequence[str]) -> bool:
+@cache
+def _is_named(name: str, names: tuple[str, ...]) -> bool:
     return any(
         name == one or (one[0] == "_" and name.endswith(one)) or (one[-1] == " " and name.startswith(one))
         for one in names
