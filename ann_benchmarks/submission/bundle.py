@@ -156,19 +156,13 @@ def check_replaceable(folder: Path) -> None:
 
 def commit_of(folder: Path) -> str:
     """Return the commit of a checkout, with "-changed" if its files were changed; "" without a checkout."""
-    git = shutil.which("git")
-    if git is None or not (folder / ".git").exists():
+    if (git := shutil.which("git")) is None or not (folder / ".git").exists():
         return ""
-
-    git_status = [git, "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
+    words = ["--no-optional-locks", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=-changed"]
     try:
         done = subprocess.run(
-            git_status, cwd=folder, capture_output=True, text=True, timeout=_GIT_SECONDS, check=True
+            [git, *words], cwd=folder, capture_output=True, text=True, timeout=_GIT_SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return ""
-    lines = done.stdout.splitlines()
-    commit = next(
-        (line.split()[-1] for line in lines if line.startswith("# branch.oid ") and "(" not in line), ""
-    )
-    return commit + "-changed" * any(not line.startswith("#") for line in lines)
+    return done.stdout.strip()
