@@ -106,7 +106,7 @@ HOSTILE = (
     Tampering("a nested system.json", "system", "nested too deeply", holding("system.json", DEEP)),
     Tampering("a nested report", "report", "nested too deeply", holding("report/report.json", DEEP)),
     Tampering("a report of texts", "report", "", holding("report/report.json", '{"points": "x"}')),
-    Tampering("a table of nothing", "report", "is not a report", holding("report/points.csv", "a,b\n1")),
+    Tampering("a table of nothing", "report", "fewer cells than", holding("report/points.csv", "a,b\n1")),
     Tampering("a text of nothing", "system", "is not JSON", holding("system.json", "\0\0")),
 )  # fmt: skip
 # No manifest can list these.
@@ -117,6 +117,11 @@ OUTSIDE = (
     Tampering("a pipe", "paths", "not a regular file", lambda folder: os.mkfifo(folder / "pipe")),
     Tampering("a name with a line in it", "paths", "a name that",
               lambda folder: (folder / "a\nb").write_text("")),
+    *(
+        Tampering(f"a file {name}", "paths", "some systems cannot have",
+                  lambda folder, name=name: (folder / "report" / name).write_text(""))
+        for name in ("CON.txt", "x.", "-rf", ".git", "a:b")
+    ),
     Tampering("two names that differ in case", "paths", "case of letters",
               lambda folder: (folder / "readme.md").write_text("")),
     Tampering("no manifest", "manifest", "not a bundle", lambda folder: (folder / MANIFEST).unlink()),

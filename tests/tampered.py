@@ -22,21 +22,24 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.results.attributes import checked_attributes
 from ann_benchmarks.results.file import Result, read_more, read_result
-from ann_benchmarks.submission.checking.check import FOREIGN, check_bundle, check_point
+from ann_benchmarks.submission.checking.check import check_bundle, check_point
 from ann_benchmarks.submission.checking.claims import check_claims
 from ann_benchmarks.submission.checking.curves import TOGETHER, Copies
 from ann_benchmarks.submission.checking.points import (
+    FOREIGN,
     HISTOGRAM,
     CheckedPoint,
     UnjudgedError,
     judge_point,
     open_bundle,
+    sampled_totals,
 )  # fmt: skip
 from ann_benchmarks.submission.checking.rules import Findings
 from ann_benchmarks.submission.files import files_in
 from ann_benchmarks.submission.manifest import MANIFEST
 
 from .bundle_data import remake
+from .tampering import PointChange, Tampering
 
 FACTOR = 1.5
 Arrays = dict[str, np.ndarray]
@@ -50,13 +53,14 @@ class Raw:
     path: Path
     attrs: dict[str, Any]
     arrays: Arrays
+    sampled: dict[str, float] | None
 
     @classmethod
     def read(cls, path: Path) -> "Raw":
         result = read_result(path)
         arrays = {name: getattr(result, name) for name in ARRAYS}
         histogram = dict(zip(HISTOGRAM, read_more(path, *HISTOGRAM) or [], strict=False))
-        return cls(path, result.attrs, arrays | histogram)
+        return cls(path, result.attrs, arrays | histogram, sampled_totals(path))
 
     def with_attributes(self, **changes: Any) -> "Raw":
         """Return the same with other attributes; None deletes one."""
@@ -101,7 +105,7 @@ class HonestBundle:
         result = Result(raw.path, checked_attributes(raw.attrs), times, neighbors, distances)
         found = judge_point(self.opened, file, result, given[3:])
         assert found is not None
-        return found
+        return replace(found, sampled=raw.sampled)
 
     @cached_property
     def others(self) -> dict[str, tuple[list[CheckedPoint], Copies]]:
@@ -134,6 +138,13 @@ class HonestBundle:
                 findings.refuse(where, rule, problem)
         check_claims(self.opened.manifest, {one.file: one for one in points}, self.opened.files, findings)
         return [str(finding) for finding in findings.refused]
+
+    def sees(self, tampering: Tampering) -> bool:
+        """Whether the rule of a tampering refuses it, in memory."""
+        assert isinstance(tampering.change, PointChange)
+        file = tampering.change.where(self.folder).relative_to(self.folder).as_posix()
+        lines = self.findings(file, tampering.change.of(self.raw[file]))
+        return any(f"[{tampering.rule}]" in line and tampering.words in line for line in lines)
 
     def tried(self, kind: str, name: str, file: str, raw: Raw) -> Try:
         said = self.findings(file, raw)

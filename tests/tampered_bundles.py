@@ -1,8 +1,14 @@
 """Series, files, truth and texts of a bundle that somebody has changed."""
 
+import csv
+import io
+import json
+import math
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ann_benchmarks.submission.manifest import read_manifest, write_manifest
 
@@ -41,11 +47,38 @@ def with_contact(contact: str) -> Change:
     return change
 
 
+def in_table(column: str, value: str) -> Change:
+    """Say something else in a column of the report's table."""
+
+    def change(text: str) -> str:
+        names, first, *others = csv.reader(io.StringIO(text))
+        first[names.index(column)] = value
+        csv.writer(made := io.StringIO()).writerows([names, first, *others])
+        return made.getvalue()
+
+    return replace_in("report/points.csv", change)
+
+
+def first_picture(folder: Path) -> Path:
+    return min(folder.glob("report/*.png"))
+
+
+def in_attributes(**values: Any) -> Change:
+    """Say something else of a point among the attributes of the report."""
+
+    def change(text: str) -> str:
+        content = json.loads(text)
+        content["points"][0]["attrs"] |= values
+        return json.dumps(content)
+
+    return replace_in("report/report.json", change)
+
+
 BUNDLES = (
     Tampering("a version", "mixed", "has part_version", attrs(part_version="9.9")),
     Tampering("a setting", "mixed", "given_settings depth", attrs(given_settings='{"depth": "4"}')),
     Tampering("a machine", "mixed", "cpu", attrs(cpu="A faster CPU")),
-    Tampering("all versions", "system", "part_version",
+    Tampering("all versions", "system", "does not have software part",
               lambda folder: [set_attributes(path, part_version="97.13")
                               for path in folder.glob("results/*/*/*/*.hdf5")]),
     Tampering("a file removed", "complete", "is missing from its curve",
@@ -96,8 +129,47 @@ BUNDLES = (
     Tampering("the tail of the report", "report", "its recall-p5", in_report("recall-p5")),
     Tampering("the table of the report", "report", "its k-nn",
               replace_in("report/points.csv", lambda text: text.replace(",10,0.", ",10,0.9"))),
-    Tampering("system.json", "system", "does not have the cpu",
-              replace_in("system.json", without_cpu)),
+    Tampering("system.json", "system", "does not have machine cpu", replace_in("system.json", without_cpu)),
+    Tampering("cores of system.json", "system", "says what no result does: machine cores 64",
+              replace_in("system.json", lambda text: re.sub(r'"cores": \d+', '"cores": 64', text))),
+    Tampering("memory of system.json", "system", "says what no result does: machine memory_bytes",
+              replace_in("system.json", lambda text: re.sub(r'"memory_bytes": ', '"memory_bytes": 9', text))),
+    Tampering("a fact twice in system.json", "system", "stands twice",
+              replace_in("system.json", lambda text: text.replace("{", '{"format": 1,', 1))),
+    Tampering("a column of the report", "report", "its warmup_seconds", in_table("warmup_seconds", "0.001")),
+    Tampering("an attribute of the report", "report", "its index_size", in_attributes(index_size=1.0)),
+    Tampering("an attribute that no file has", "report", "its index_quality", in_attributes(index_quality=1)),
+    Tampering("a point twice in the report", "report", "stands twice",
+              replace_in("report/report.json", lambda text: text.replace("{", '{"points": [],', 1))),
+    Tampering("NaN in the report", "report", "NaN is not a number", in_attributes(index_size=math.nan)),
+    Tampering("a picture removed", "report", "is missing", lambda folder: first_picture(folder).unlink()),
+    Tampering("a picture more", "report", "is not in its report.json",
+              lambda folder: shutil.copy(first_picture(folder), folder / "report/9.png")),
+    Tampering("a page of another report", "report", "does not have the title",
+              replace_in("report/report.html", lambda text: "<h1>Fast</h1>")),
+    Tampering("the README", "report", "9,000,000 rows",
+              replace_in("README.md", lambda text: text.replace("1,000 rows", "9,000,000 rows"))),
+    Tampering("a smaller index", "mixed", "of the same build", attrs(index_size=1.0)),
+    Tampering("other SQL of one build", "mixed", "has build_sql", attrs(build_sql='["CREATE INDEX 9"]')),
+    Tampering("dimensions of the SQL", "series", "of {99} dimensions",
+              attrs(build_sql='["CREATE INDEX ON items USING x (embedding vector(99))"]')),
+    *(
+        Tampering(f"a command with {words}", "series", said, attrs(command_line=f"python run.py {words}"))
+        for words, said in (
+            ("--dataset tiny --clients 7", "has --clients 7, and it was measured with 1"),
+            ("--dataset tiny --local", "has --clients None"),
+            ("--dataset tiny --clients 1,2 --rounds 4", "has --rounds True"),
+            ("--dataset tiny --clients 1,2 --runs 9", "has --runs 9"),
+            ("--dataset tiny --clients 1,2 --rate 50", "has --rate 50"),
+            ("--dataset mine --clients 1,2", "has --dataset mine"),
+            ("--fast", "which run.py does not read"),
+        )
+    ),
+    *(
+        Tampering(f"a format of {text}", "readable", "result_format", attrs(result_format=number))
+        for text, number in (("nothing", None), ("an earlier version", 1))
+    ),
+    Tampering("no parts of recall", "attributes", "lacks 'recall_parts'", attrs(recall_parts=None)),
     Tampering("an e-mail address", "private", "mail addresses",
               replace_in("README.md", lambda text: text + "john@example.org")),
     Tampering("an address with a contact of one letter", "private", "mail addresses", with_contact("@")),
@@ -105,6 +177,19 @@ BUNDLES = (
               replace_in("README.md", lambda text: text + "password='hunter 5 x'")),
     Tampering("a password in JSON", "private", "passwords and keys",
               replace_in("system.json", lambda text: text.replace("{", '{"password": "hunter5",', 1))),
+    *(
+        Tampering(f"private: {text}", "private", said, attrs(note=text))
+        for text, said in (
+            ("CREATE ROLE a PASSWORD 'x 5'", "passwords and keys"),
+            ("IDENTIFIED BY 'x5'", "passwords and keys"),
+            ("psql --password hunter5", "passwords and keys"),
+            ("SCRAM-SHA-256$4096:abc=$def=:ghi=", "passwords and keys"),
+            ("md5" + "0a" * 16, "passwords and keys"),
+            ("db:5432:all:jane:hunter5", "passwords and keys"),
+            ("host=db1.shop.example dbname=x", "names of hosts"),
+            ("/export/home/jane/x", "paths of folders"),
+        )
+    ),
     Tampering("a folder with a space", "private", "paths of folders",
               replace_in("README.md", lambda text: text + "/home/alice smith/x")),
     Tampering("a network address", "private", "addresses of machines",

@@ -5,12 +5,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 
 from .bundle_data import attributes, point_files, set_arrays, set_attributes
 from .load_bundles import BATCH, OPEN, TURNS
 from .tampered_loads import of
-from .tampering import RESULTS, Change, Tampering, attrs, first, relabelled, replace_in, scaled
+from .tampering import RESULTS, Change, PointChange, Tampering, attrs, first, relabelled, replace_in, scaled
 
 SPANS = ("run_seconds", "best_search_time", "asking_seconds", "client_cpu_seconds_per_query")
 RATES = ("qps_mean", "qps_low", "qps_high")
@@ -26,12 +27,7 @@ def multiplied(known: dict[str, Any], names: tuple[str, ...], by: float) -> dict
 def faster(by: float, **more: Any) -> Change:
     """Multiply the throughput of all runs by a factor wherever it is stored, but for latencies; say more."""
 
-    def change(folder: Path) -> None:
-        known = attributes(first(folder))
-        spans, rates = multiplied(known, SPANS, 1 / by), multiplied(known, RATES, by)
-        set_attributes(first(folder), **spans, **rates, **more)
-
-    return change
+    return PointChange(lambda known: multiplied(known, SPANS, 1 / by) | multiplied(known, RATES, by) | more)
 
 
 def copied_point(scale: float, hours: float) -> Change:
@@ -76,6 +72,21 @@ def selected(*places: int, only_first: bool = False) -> Change:
     return change
 
 
+def with_samples(by: float | None) -> Change:
+    """Scale the time of what monitoring has sampled in all of hour-long runs; None: remove it."""
+
+    def change(folder: Path) -> None:
+        with h5py.File(first(folder), "r+") as file:
+            if by is None:
+                del file["monitoring"]
+                return
+            file["monitoring/seconds"][()] *= by
+        known = attributes(first(folder))
+        set_attributes(first(folder), asking_seconds=known["asking_seconds"] + 60)
+
+    return change
+
+
 def in_report(value: Any) -> Change:
     def change(folder: Path) -> None:
         content = json.loads((folder / "report/report.json").read_text())
@@ -105,6 +116,10 @@ EVIDENCE = (
         for name in ("cores", "client_cpu_share", "clients_waiting_share", "run_started", "recall_low",
                      "queries_asked", "kernel", "framework_version", "runs_disagree", "warmup")
     ),
+    Tampering("clients that take no CPU", "timings", "says client_cpu_seconds_per_query",
+              attrs(client_cpu_share=1e-6, client_cpu_seconds_per_query=1e-9)),
+    Tampering("no samples of monitoring", "timings", "no samples", with_samples(None)),
+    Tampering("samples of less time", "timings", "monitoring has sampled", with_samples(1e-3)),
     Tampering("CPU of clients", "timings", "says client_cpu_seconds_per_query",
               scaled("client_cpu_share", 0.1)),
     Tampering("a loop of no name", "timings", "says loop", attrs(loop="")),
@@ -131,12 +146,14 @@ EVIDENCE = (
 EVIDENCE_OF_LOADS = (
     Tampering("active seconds of a batch", "attributes", "has 'active_seconds'",
               of(BATCH, active_seconds=1.0)),
-    Tampering("the first of the rounds", "timings", "not of its runs", selected(1, 2, 3)),
-    Tampering("the first rounds of one contender", "timings", "no contender left after them",
+    Tampering("the last of the rounds", "timings", "has the chain of a race", selected(1, 2, 3)),
+    Tampering("the first rounds of one contender", "timings", "with 8 turns (rounds_chain,",
               selected(0, 1, 2, only_first=True)),
-    Tampering("the best rounds of one contender", "timings", "no contender left after them",
+    Tampering("the best rounds of one contender", "timings", "has the chain of a race",
               selected(0, 1, 3, only_first=True)),
+    Tampering("a contender removed", "timings", "with 8 turns (rounds_chain, rounds_turns), and there are 4",
+              lambda folder: min((folder / RESULTS / TURNS).glob("*.hdf5")).unlink()),
     Tampering("rounds without a chain", "attributes", "lacks 'rounds_chain'", of(TURNS, rounds_chain=None)),
-    Tampering("another chain", "timings", "another chain of rounds", of(TURNS, rounds_turns=[1] * 4)),
+    Tampering("another chain", "timings", "has the chain of a race", of(TURNS, rounds_turns=[1] * 4)),
     Tampering("a rate without its queue", "attributes", "lacks 'queries_due'", of(OPEN, queries_due=None)),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from ann_benchmarks.submission.checking.points import HISTOGRAM
 
 from .bundle_data import QUERIES, attributes, set_arrays, set_attributes
 from .load_bundles import BATCH, COLD, FILTERED, OPEN, TURNS
-from .tampering import RESULTS, Change, Tampering, move, relabelled
+from .tampering import RESULTS, Change, PointChange, Tampering, move, relabelled
 
 
 def file_of(folder: Path, series: str) -> Path:
@@ -18,7 +18,7 @@ def file_of(folder: Path, series: str) -> Path:
 
 
 def of(series: str, **values: object) -> Change:
-    return lambda folder: set_attributes(file_of(folder, series), **values)
+    return PointChange(lambda known: values, where=lambda folder: file_of(folder, series))
 
 
 def of_all(series: str, **values: object) -> Change:

@@ -22,7 +22,7 @@ POINTS = (
               arrays(neighbors=lambda rows: np.hstack([rows[:, :1], rows[:, :9]]))),
     Tampering("a distance", "answers", "nearer than the true", arrays(distances=lambda found: found * 0.9)),
     Tampering("a distance of NaN", "answers", "without a distance",
-              arrays(distances=with_one((0, 3), np.nan))),
+              lambda folder: arrays(distances=with_one((0, 3), np.nan))(folder)),
     Tampering("QPS", "figures", "says qps_mean", scaled("qps_mean", 1.5)),
     Tampering("QPS and seconds", "timings", "says best_search_time",
               lambda folder: [scaled(name, by)(folder)

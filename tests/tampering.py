@@ -2,8 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from .bundle_data import DATASET, attributes, point_files, set_arrays, set_attri
 
 RESULTS = f"results/{DATASET}/10"
 MB = 1 << 20
+OF_POINTS = {"answers", "attributes", "figures", "mixed", "series", "target", "timings"}  # rules
 Change = Callable[[Path], Any]
 
 
@@ -40,12 +41,37 @@ class Tampering:
     change: Change
 
 
+@dataclass(frozen=True)
+class PointChange:
+    """A change of attributes and arrays of a point: on the disk, or in memory, which is cheaper."""
+
+    attributes: Callable[[dict[str, Any]], dict[str, Any]] = lambda known: {}
+    arrays: Mapping[str, Callable[[np.ndarray], np.ndarray]] = field(default_factory=dict)
+    where: Callable[[Path], Path] = first
+
+    def __call__(self, folder: Path) -> None:
+        """Change the file."""
+        path = self.where(folder)
+        set_attributes(path, **self.attributes(attributes(path)))
+        set_arrays(path, **self.arrays)
+
+    def of(self, raw: Any) -> Any:
+        """Return what a file holds, changed."""
+        changed = {name: change(raw.arrays[name]) for name, change in self.arrays.items()}
+        return replace(raw.with_attributes(**self.attributes(raw.attrs)), arrays=raw.arrays | changed)
+
+
+def is_in_memory(tampering: Tampering) -> bool:
+    """Whether no other file than that of the point is needed to see it."""
+    return isinstance(tampering.change, PointChange) and tampering.rule in OF_POINTS
+
+
 def arrays(**changes: Callable[[np.ndarray], np.ndarray]) -> Change:
-    return lambda folder: set_arrays(first(folder), **changes)
+    return PointChange(arrays=changes)
 
 
 def attrs(**values: Any) -> Change:
-    return lambda folder: set_attributes(first(folder), **values)
+    return PointChange(lambda known: values)
 
 
 def of_claim(**values: Any) -> Change:
@@ -66,12 +92,11 @@ def with_one(place: Any, value: Any) -> Callable[[np.ndarray], np.ndarray]:
 def scaled(name: str, by: float) -> Change:
     """Multiply a number, or each of several."""
 
-    def change(folder: Path) -> None:
-        value = attributes(first(folder))[name]
-        new = [by * one for one in value] if isinstance(value, list) else by * value
-        set_attributes(first(folder), **{name: new})
+    def change(known: dict[str, Any]) -> dict[str, Any]:
+        value = known[name]
+        return {name: [by * one for one in value] if isinstance(value, list) else by * value}
 
-    return change
+    return PointChange(change)
 
 
 def move(folder: Path, *, days: float, series: str = "part-c1") -> None:

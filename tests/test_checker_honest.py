@@ -9,7 +9,7 @@ import pytest
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.submission.checking.claims import find_point
-from ann_benchmarks.submission.checking.curves import repeated, swapped
+from ann_benchmarks.submission.checking.curves import mixed, rebuilt, repeated, swapped
 from ann_benchmarks.submission.checking.points import CheckedPoint
 from ann_benchmarks.submission.checking.relations import name_problems, series_problems
 from ann_benchmarks.submission.checking.truth import Neighborhood
@@ -38,6 +38,37 @@ def test_what_a_search_has_found_may_be_the_digits_of_another_target():
 
 def test_searches_for_two_recalls_may_find_one_value():
     assert list(repeated([searched("9", 40), searched("92", 40)])) == []
+
+
+def built(minute: int, seconds: float, build: int = 16, **attrs: Any) -> CheckedPoint:
+    """Return a point of an index that took so many seconds, measured in a minute of a day."""
+    names = {"name": f"hnsw(M={build})", "started_at": f"2026-01-31T12:{minute}:00+00:00"}
+    return point(f"{build}_{minute}", build_arguments=[build], build_time=seconds, **names | attrs)
+
+
+def test_an_index_may_be_built_twice_but_not_in_between():
+    assert list(rebuilt([built(10, 5.0), built(11, 5.0), built(12, 7.0)])) == []
+    ((file, said),) = rebuilt([built(10, 5.0), built(11, 7.0), built(12, 5.0)])
+    assert file.endswith("16_12.hdf5") and "after points of another build" in said
+    assert list(rebuilt([built(10, 5.0), built(11, 7.0, 32), built(12, 5.0)])) == []
+
+
+def test_curves_that_are_swapped_between_build_arguments_are_told_by_name_and_sql():
+    sql = {"build_sql": '["CREATE INDEX ... (m = 16)"]', "name": "hnsw"}
+    assert list(swapped([built(10, 5.0), built(11, 5.0, 32)])) == []
+    for own in ({"name": "hnsw(M=16)"}, sql):
+        points = [built(10, 5.0), built(11, 5.0, 32, **own), built(12, 5.0, 8, name="hnsw(M=32)")]
+        assert "32_11.hdf5" in [file.rpartition("/")[2] for file, _ in swapped(points)]
+
+
+def test_an_index_of_a_server_has_one_size_in_all_series():
+    here = {"server": "embedded", "index_build_time": 9.0, "table_size": 9000.0}
+    small, other = built(10, 9.5, index_size=1000.0, **here), Series("hnsw", clients=8)
+    for size, difference in ((1000.0, 0), (500.0, 2)):
+        attrs = {**built(11, 9.5).attrs, **here, "index_size": size}
+        assert len([*mixed([small, point("16_11", other, **attrs)])]) == difference
+    rebuilt_later = {**small.attrs, "index_build_time": 13.0, "build_time": 13.5, "index_size": 1010.0}
+    assert [*mixed([small, point("16_11", other, **rebuilt_later)])] == []
 
 
 def test_a_plugin_need_not_describe_its_query_arguments():

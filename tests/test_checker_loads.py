@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import replace
+from itertools import filterfalse
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +22,14 @@ from .checked_bundles import bundle, found, run_groups  # noqa: F401
 from .client_answers import made_answers
 from .load_bundles import BATCH, TURNS, copied_loads, measured_loads
 from .load_bundles import LOADS as LOADED
+from .tampered import HonestBundle
 from .tampered_evidence import EVIDENCE_OF_LOADS
 from .tampered_loads import LOADS, within
-from .tampering import Tampering, on_a_tier
+from .tampering import Tampering, is_in_memory, on_a_tier
 from .test_checker_honest import point
 
 pytestmark = pytest.mark.thorough
+EVERY = (*LOADS, *EVIDENCE_OF_LOADS)
 
 
 @pytest.fixture
@@ -40,7 +43,17 @@ def test_an_honest_bundle_of_every_load_passes():
     assert len([*folder.glob("bundle/results/*/*/*")]) == len(LOADED)
 
 
-@pytest.mark.parametrize("tampering", [*LOADS, *EVIDENCE_OF_LOADS], ids=lambda tampering: tampering.name)
+@pytest.fixture(scope="module")
+def honest() -> HonestBundle:
+    return HonestBundle(measured_loads() / "bundle")
+
+
+@pytest.mark.parametrize("tampering", filter(is_in_memory, EVERY), ids=lambda tampering: tampering.name)
+def test_a_tampering_with_a_point_is_refused(honest: HonestBundle, tampering: Tampering):
+    assert honest.sees(tampering)
+
+
+@pytest.mark.parametrize("tampering", filterfalse(is_in_memory, EVERY), ids=lambda tampering: tampering.name)
 def test_what_only_a_load_has_cannot_be_changed(loads: Path, tampering: Tampering):
     tampering.change(loads)
     remake(loads)
@@ -73,7 +86,7 @@ def test_a_result_of_an_earlier_version_is_refused_by_one_line(loads: Path):
     set_attributes(path, series=None)
     remake(loads)
     (line,) = [line for lines in found(loads).values() for line in lines]
-    assert "has no series, as of an earlier version" in line
+    assert "has no series, seconds, truth or result_format 2" in line
 
 
 def test_disks_that_have_names_have_the_limits_of_tiers():

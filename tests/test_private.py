@@ -58,6 +58,15 @@ def private():
         ("password='hunter 5 x' now", "password='[secret]' now"),
         ('{"password": "a b", "x": "c"}', '{"password": "[secret]", "x": "c"}'),
         ('{\\"pass\\": 1, \\"password\\": \\"a b\\"}', '{\\"pass\\": 1, \\"password\\": \\"[secret]\\"}'),
+        ("CREATE ROLE a PASSWORD 'b c'", "CREATE ROLE a PASSWORD '[secret]'"),
+        (
+            'IDENTIFIED BY "x1" --password=x2 --password x3',
+            'IDENTIFIED BY "[secret]" --password=[secret] --password [secret]',
+        ),
+        ("SCRAM-SHA-256$4096:ab=$cd=:ef= or md5" + "0a" * 16, "[secret] or [secret]"),
+        ("db:5432:all:jane:hunter5", "db:5432:all:jane:[secret]"),
+        ("host=db1.shop.example, postgres://db2.shop.example/x", "host=[host], postgres://[host]/x"),
+        ("in /export/home/jane/x, /srv/a/home/bob", "in [path], [path]"),
         ("API_KEY = 0123456789, token: short", "API_KEY = [secret], token: short"),
         ("AKIAABCDEFGHIJKLMNOP, glpat-0123456789abcdefghij", "[secret], [secret]"),
         ("a\n-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----\nb", "a\n[secret]\nb"),
@@ -86,7 +95,8 @@ def test_what_is_private_is_replaced(private, text, expected):
         "Linux 5.15.153.1-microsoft-standard", "v1.2.3.4", "0.8.6.1", "127.0.0.1:5432", "::1", "12:30:45",
         "2026-11-23T11:53:25+00:00", "'[0.08013303,0.37330434,-0.7069041]'::vector", "1.2.3", "std::map",
         "{1:0.5,2:0.25}/1000", "/usr/lib/postgresql/18/bin", "results/mine/10/tmp/x", "and/or", "quokka70",
-        "xenias", "/homes/x", "hnsw@at-db-5432", "a@b", "password_encryption", "1.2.3.4.5", "999.1.2.3",
+        "xenias", "/homes/x", "password authentication failed for x", "--no-password x",
+        "host=localhost", "hnsw@at-db-5432", "a@b", "password_encryption", "1.2.3.4.5", "999.1.2.3",
     ],
 )  # fmt: skip
 def test_versions_times_and_words_stay(private, text):

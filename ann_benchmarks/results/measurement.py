@@ -5,6 +5,7 @@ import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 from statistics import fmean
 from typing import Any
 
@@ -32,10 +33,18 @@ TIERS_LEFT_OUT = "tiers_left_out"  # why no smaller servers were simulated, thou
 OVERSTATED = "target_overstated"  # by how much a recall exceeds that of other queries
 
 
-def next_link(before: str, seconds: Iterable[float]) -> str:
-    """Return the link of a round, of the link before it and the seconds per query of each contender."""
-    content = " ".join([before, *(repr(float(one)) for one in sorted(seconds))])
-    return hashlib.sha256(content.encode()).hexdigest()[:16]
+def chain_of(mark: str, contenders: Iterable[Iterable[float]]) -> dict[str, Any]:
+    """Return the chain of a race as attributes, by the seconds per query in each round of each contender.
+
+    The link of a round is made of the link before it, and of all who had a turn.
+    """
+    links, turns = [mark], list[int]()
+    for row in zip_longest(*contenders):
+        seconds = sorted(float(one) for one in row if one is not None)
+        content = " ".join([links[-1], *map(repr, seconds)])
+        links.append(hashlib.sha256(content.encode()).hexdigest()[:16])
+        turns.append(len(seconds))
+    return {CHAIN: " ".join(links[1:]), TURNS: turns}
 
 
 def recall(found: np.ndarray, threshold: np.ndarray, count: int, due: np.ndarray | None = None) -> float:

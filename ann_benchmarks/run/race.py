@@ -17,8 +17,7 @@ from ann_benchmarks.jobs.events import PointDone
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import MOST_ROUNDS, Contender, Rounds
 from ann_benchmarks.measure.turns_taken import TurnsTaken
-from ann_benchmarks.results.file import read_attributes
-from ann_benchmarks.results.measurement import CHAIN, TURNS, speed_of
+from ann_benchmarks.results.measurement import speed_of
 from ann_benchmarks.statistics.contests import FEWEST_ROUNDS, Ratio, contest
 from ann_benchmarks.statistics.differences import ERROR_RATE
 from ann_benchmarks.statistics.speeds import Speed
@@ -28,12 +27,10 @@ LINE_SECONDS = 10.0  # between two lines, without a terminal
 
 @dataclass(frozen=True)
 class Interrupted:
-    """The turns of every contender in the rounds of a mark, and the chain of these rounds."""
+    """The turns of every contender in the rounds of a mark."""
 
     mark: str
     taken: Mapping[Contender, TurnsTaken]
-    chain: list[str]
-    turns: list[int]
 
     @property
     def logs(self) -> dict[Contender, dict[int, float]]:
@@ -64,10 +61,9 @@ def find_interrupted(jobs: Sequence[Job], contenders: Sequence[Contender]) -> In
         paths[one] = job.path(job.points[one.point])
     try:
         taken = {one: TurnsTaken.read(path, mark) for one, path in paths.items()}
-        attrs = max((read_attributes(path) for path in paths.values()), key=lambda found: len(found[TURNS]))
     except UserError:
         return None
-    return Interrupted(mark, taken, str(attrs[CHAIN]).split(), list(attrs[TURNS]))
+    return Interrupted(mark, taken)
 
 
 class RoundsProgress:

@@ -17,7 +17,7 @@ from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, shares_of_budget
 from ann_benchmarks.measure.rounds import Enter, Keep, Resume, Turn
 from ann_benchmarks.measure.turns_taken import delete_partial_result
-from ann_benchmarks.results.measurement import CHAIN, TURNS, next_link
+from ann_benchmarks.results.measurement import chain_of
 from ann_benchmarks.statistics.contests import FEWEST_ROUNDS
 
 from .race import Interrupted, RoundsProgress, conclusions, find_interrupted
@@ -137,26 +137,27 @@ class Conductor:
         began = time.monotonic()
         kept = began + KEEP_SECONDS
         reason = "rounds"
-        chain, turns = list[str](), list[int]()
+        measured: dict[Contender, list[float]] = {contender: [] for contender in race.running}
         if before := self._resume(race, jobs):
-            facts["rounds"], chain, turns = before.mark, before.chain, before.turns
+            facts["rounds"] = before.mark
+            measured = {contender: [*log.values()] for contender, log in before.logs.items()}
             ends = ends and ends - before.seconds
         with RoundsProgress(self._rounds, ends, is_shown, race.done) as progress:
             for number in count(race.done + 1):
                 round_began = time.monotonic()
-                seconds = list[float]()
                 for contender in draw_order(race.running, by_label):
                     job = by_label[contender.job]
-                    seconds += self._take_turn(race, contender, job, number)
+                    measured[contender] += self._take_turn(race, contender, job, number)
                     if self._has_failed(job):
                         for arguments in job.points:
                             delete_partial_result(job.path(arguments), facts)
                     if self._is_torn:
                         return
                     progress.turn(number, len(race.running))
-                chain.append(next_link(chain[-1] if chain else facts["rounds"], seconds))
-                turns.append(len(seconds))
-                facts |= {CHAIN: " ".join(chain), TURNS: turns}
+                stored = [
+                    of_one for one, of_one in measured.items() if not self._has_failed(by_label[one.job])
+                ]
+                facts |= chain_of(facts["rounds"], stored)  # one that has failed has no result
                 is_decided = race.end_round()
                 progress.end_round(number, len(race.running), race.expected)
                 if is_decided:

@@ -3,30 +3,26 @@
 import json
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from jinja2 import Template
-
 from ann_benchmarks.common import VERSION
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.results.file import RESULTS_FOLDER
 from ann_benchmarks.results.records import Record, read_record
 from ann_benchmarks.results.runs import Run, measure
 from ann_benchmarks.results.truth import Truths
 
-from .contents import claimed_points, system_of, write_truths
+from .contents import README, claimed_points, readme, system_of, write_truths
 from .copies import copy_file, search
 from .files import EXPERIMENT, PRICES, SYSTEM, files_in, sha256_of
 from .manifest import MANIFEST, OPEN, BundledFile, Manifest, read_manifest, write_manifest
 from .own_facts import ROOT
 from .private import Private
 
-LOGS, README = "logs", "README.md"
-README_TEMPLATE = Path(__file__).with_name("readme.md.jinja")
+LOGS = "logs"
 _GIT_SECONDS = 10
 
 
@@ -116,8 +112,8 @@ class Bundle:
             if source is not None:
                 copy_file(source, self.place / name, self.private)
         datasets = {name: write_truths(self.place, name, filters[name]) for name in sorted(filters)}
-        system = system_of(outcomes)
-        text = json.dumps(self.private.value(system), indent=1, ensure_ascii=False, default=str)
+        system = self.private.value(system_of(outcomes))
+        text = json.dumps(system, indent=1, ensure_ascii=False, default=str)
         (self.place / SYSTEM).write_text(text + "\n", encoding="utf-8")
         manifest = Manifest(
             title=self.private.text(title),
@@ -140,17 +136,6 @@ class Bundle:
         search(self.place, self.private, request.contact)
 
 
-def readme(manifest: Manifest, servers: Sequence[Mapping[str, object]]) -> str:
-    """Return the text for somebody who opens the folder."""
-    machines = [
-        ", ".join(f"{name} {value}" for name, value in facts.items() if not isinstance(value, list))
-        for server in servers
-        if isinstance(facts := server["machine"], dict) and facts
-    ]
-    template = Template(README_TEMPLATE.read_text(encoding="utf-8"), trim_blocks=True, lstrip_blocks=True)
-    return template.render(manifest=manifest, machines=dict.fromkeys(machines), counted=counted) + "\n"
-
-
 def check_replaceable(folder: Path) -> None:
     """Raise UserError unless the folder is missing, empty, or an older bundle and nothing else."""
     if not folder.exists():
@@ -171,19 +156,13 @@ def check_replaceable(folder: Path) -> None:
 
 def commit_of(folder: Path) -> str:
     """Return the commit of a checkout, with "-changed" if its files were changed; "" without a checkout."""
-    git = shutil.which("git")
-    if git is None or not (folder / ".git").exists():
+    if (git := shutil.which("git")) is None or not (folder / ".git").exists():
         return ""
-
-    git_status = [git, "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
+    words = ["--no-optional-locks", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=-changed"]
     try:
         done = subprocess.run(
-            git_status, cwd=folder, capture_output=True, text=True, timeout=_GIT_SECONDS, check=True
+            [git, *words], cwd=folder, capture_output=True, text=True, timeout=_GIT_SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return ""
-    lines = done.stdout.splitlines()
-    commit = next(
-        (line.split()[-1] for line in lines if line.startswith("# branch.oid ") and "(" not in line), ""
-    )
-    return commit + "-changed" * any(not line.startswith("#") for line in lines)
+    return done.stdout.strip()

@@ -8,6 +8,7 @@ from typing import Any
 import h5py
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.common.text import from_json
 from ann_benchmarks.data.datasets import get_dataset, is_present
 from ann_benchmarks.results.attributes import version_names
@@ -18,7 +19,7 @@ from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run, interval
 
 from .files import truth_name
-from .manifest import BundledDataset, ClaimedPoint
+from .manifest import BundledDataset, ClaimedPoint, Manifest
 
 FORMAT = 1
 # The parts of a server's description, with the attributes of results that each is made of.
@@ -32,6 +33,37 @@ SOFTWARE = (
 )
 TIER = "tier_"  # begins the names of what was simulated
 SETTINGS = ("settings", "server_settings", "given_settings")  # texts in JSON: {name: value}
+README = "README.md"
+README_TEXT = """# {title}
+
+Results of a benchmark of vector search, with all that is needed to check them except the data.
+
+{facts}
+
+## Data
+
+{data}
+
+## What is here
+
+- `report/report.html`: the answer, the figures and their intervals
+- `results/`, `logs/`: a file for each point, and what runs have logged
+- `truth/`: the true neighbours that recall is counted against
+- `system.json`: machine, versions, settings and plans, for each server
+- `manifest.json`: what is claimed, and the SHA-256 of each file
+
+## How to check it
+
+In a checkout of the project that has made it:
+
+    python -m ann_benchmarks.submission check FOLDER
+
+## What was left out as private
+
+{left_out}
+
+The same placeholder stands for the same text everywhere.
+"""
 PLAN, PLANS = "plan", ("plans", "planner_plans")
 
 
@@ -69,6 +101,35 @@ def claim_of(run: Run, file: str) -> ClaimedPoint:
         p99=float(p99) if math.isfinite(p99) else None,
         filter=run.series.filter,
         tier=str(run.attrs.get("tier", "")),
+    )
+
+
+def readme(manifest: Manifest, servers: Sequence[Mapping[str, Any]]) -> str:
+    """Return the text for somebody who opens the folder, by the content of manifest.json and system.json."""
+    machines = [
+        ", ".join(f"{name} {value}" for name, value in facts.items() if not isinstance(value, list))
+        for server in servers
+        if isinstance(facts := server["machine"], dict) and facts
+    ]
+    experiment = f"{manifest.experiment}{', miniature' * manifest.mini}" if manifest.experiment else ""
+    facts = {
+        "Made at": [manifest.made],
+        "Contact": [manifest.contact or "none given"],
+        "Division": [manifest.division],
+        "Target recall": [f"{manifest.target_recall:g}"],
+        "Experiment": [experiment] if experiment else [],
+        "Machine": dict.fromkeys(machines),
+    }
+    data = [
+        f"- {name}: {counted(one.rows, 'row')} of {counted(one.dimension, 'dimension')}, {one.metric},"
+        f" {one.queries:,} queries; fingerprint `{one.fingerprint}`"
+        for name, one in sorted(manifest.datasets.items())
+    ]
+    return README_TEXT.format(
+        title=manifest.title,
+        facts="\n".join(f"- {name}: {value}" for name, values in facts.items() for value in values),
+        data="\n".join(data),
+        left_out="\n".join(f"- {line}" for line in manifest.left_out) or "Nothing was found.",
     )
 
 

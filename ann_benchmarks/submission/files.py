@@ -19,6 +19,8 @@ LONGEST_FILE = LONGEST_FOLDER - 15  # bytes of a file's name: its copies have lo
 LONGEST_PATH = 1000  # characters of a file's path in the folder
 MOST_TEXT_BYTES = 256 << 20
 _BLOCK = 1 << 20
+# On some system a device, an option, hidden, or a name that loses its end.
+_UNPORTABLE = re.compile(r"(?i:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?|[-.].*|.*[. ]|.*[<>:\"|?*].*")
 PLACEHOLDER = re.compile(r"\[(\w+(?:-\d+)?)\]")  # such as [host-1], in place of what is private
 
 
@@ -69,13 +71,19 @@ def file_in(folder: Path, name: str) -> Path:
     return path
 
 
+def path_problem(part: str, longest: int = LONGEST_FOLDER) -> str | None:
+    """Say why a folder or file of a bundle cannot have a name, None if it can, on any system."""
+    problem = name_problem(part, longest)
+    return problem or ("is a name that some systems cannot have" if _UNPORTABLE.fullmatch(part) else None)
+
+
 def checked_path(name: str) -> str:
     """Return the path of a file in the folder, as the manifest has it; UserError if it can lead elsewhere."""
     problem = f"has more than {LONGEST_PATH} characters" if len(name) > LONGEST_PATH else None
     *folders, last = name.split("/")  # an absolute path begins with an empty part
     for part in folders:
-        problem = problem or name_problem(part, LONGEST_FOLDER)
-    problem = problem or name_problem(last, LONGEST_FILE)
+        problem = problem or path_problem(part)
+    problem = problem or path_problem(last, LONGEST_FILE)
     if problem:
         raise UserError(f"'{shown(name)}' is not a path of a file in this folder: a part of it {problem}")
     return name

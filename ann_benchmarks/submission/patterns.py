@@ -47,6 +47,14 @@ _KEYS = (
     r"|SG\.[\w-]{16,}\.[\w-]{16,}|shpat_\w{32}|GOCSPX-[\w-]{20,}|dapi[\da-f]{32}|AGE-SECRET-KEY-1\w{50,}"
     r"|(?<=[Bb]earer )[\w.~+/-]{16,})"
 )
+_HASHES = r"SCRAM-SHA-256\$\d+:[\w+/=]+\$[\w+/=]+:[\w+/=]+|\bmd5[\da-f]{32}\b"  # of passwords
+_QUOTED = r"(?P<quote>\\*['\"])(?P<fact>(?:(?!(?P=quote)).|(?P=quote){2})+)"
+_IN_SQL = rf"(?i:\b(?:password|identified\s+by))\s+{_QUOTED}"
+_IN_OPTION = r"(?<!\S)--(?!no-)[\w-]*pass(?:word|wd)?(?:=|\s+)['\"]?(?P<fact>[^\s'\"\[\]-][^\s'\"]*)"
+_HEXADECIMAL = r"(?:[\da-fA-F]{0,4}:){4,}[\da-fA-F]{0,4}$"  # an address
+_IN_PGPASS = rf"(?m)^\s*(?!{_HEXADECIMAL})[^\s:#]+:(?:\d{{2,5}}|\*):[^\s:]+:[^\s:]+:(?P<fact>\S+)$"
+_NAMED_HOST = r"(?P<fact>[A-Za-z][\w-]*(?:\.[\w-]+)+)"
+_CONNECTION = rf"(?:\bhost(?:name)?\s*=\s*['\"]?|\bpostgres(?:ql)?://(?:[^\s/@]*@)?){_NAMED_HOST}"
 _NOTHING = {"null", "none", "true", "false", "nil"}  # in place of a secret
 
 
@@ -107,16 +115,23 @@ FORMS_OF_SECRETS = (
     Rule(SECRET, re.compile(_USER_OF_URL), _is_secret),
     Rule(SECRET, assigned("PGPASSWORD|password|passwd|passphrase", 1), _is_secret),
     Rule(SECRET, assigned("secret|token|(?:api|access|account|secret|auth)[_-]?key", 6), _is_secret),
+    *(Rule(SECRET, re.compile(form), _is_secret) for form in (_IN_SQL, _IN_OPTION, _IN_PGPASS, _HASHES)),
     Rule(SECRET, re.compile(_KEYS)),
     Rule(MAIL, re.compile(_MAIL)),
 )
 FORMS_OF_PATHS = (
     Rule(PATH, re.compile(f"{PATH_START}{_HOME}{REST}|{_OF_WINDOWS}")),
-    Rule(PATH, re.compile(rf"{PATH_START}/(?:home|Users|root)(?=/(?!USER\b|user\b|<)[^\s/]){REST}")),
+    Rule(
+        PATH,
+        re.compile(
+            rf"{PATH_START}(?:(?:/[\w.-]+){{0,3}}/home|/Users|/root)(?=/(?!USER\b|user\b|<)[^\s/]){REST}"
+        ),
+    ),
     Rule(PATH, re.compile(f"{PATH_START}(?:{_PEOPLES_FOLDERS}){PATH_END}{REST}"), is_sought=False),
 )
 FORMS_OF_ADDRESSES = (
     Rule(HOST, re.compile(_INNER_HOST)),
+    Rule(HOST, re.compile(_CONNECTION), lambda match: not is_everywhere(match["fact"])),
     Rule(ADDRESS, re.compile(_HARDWARE)),
     Rule(ADDRESS, re.compile(_GROUPS), _is_address_of_groups),
 )

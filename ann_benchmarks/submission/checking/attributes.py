@@ -22,7 +22,7 @@ from ann_benchmarks.results.measurement import (
     run_throughputs,
 )
 from ann_benchmarks.statistics.intervals import mean_interval
-from ann_benchmarks.statistics.percentiles import PERCENTILES, QUERIES
+from ann_benchmarks.statistics.percentiles import EFFECTIVE_SIZE, PERCENTILES, QUERIES
 
 from .expected import (
     CLOSE,
@@ -77,7 +77,6 @@ def _is_here(p: CheckedPoint) -> bool:
 _RESULT = Kind("a result", lambda p: True)
 _CLIENTS = Kind("queries by clients", lambda p: p.series.clients is not None)
 _SERVER = Kind("a server", has_server)
-_NEW = Kind("a result since format 2", lambda p: "result_format" in p.attrs)
 _SEVERAL = Kind("several runs", lambda p: math.isfinite(mean_interval(run_throughputs(p.attrs)).low))
 _HERE = Kind("a server here", _is_here)
 _CLOSED = Kind("a closed loop", lambda p: _CLIENTS.holds(p) and not p.is_open)
@@ -97,11 +96,12 @@ ROWS = (
     Spec("figures", _RESULT, "the seconds of its runs", run_figures,
         "run_count run_seconds run_started qps_mean best_search_time asking_seconds runs_disagree"
         " runs_measured_again warmup started_at ended_at"),
-    Spec("figures", _RESULT, "its latencies", latency_figures, f"{QUERIES} run_p50 {_PERCENTILES}"),
+    Spec("figures", _RESULT, "its latencies", latency_figures,
+        f"{QUERIES} {EFFECTIVE_SIZE} run_p50 {_PERCENTILES}"),
     Spec("figures", _RESULT, "the parts of its build", build_figures, "build_time index_size"),
     Spec("figures", Kind("an exact search", lambda p: p.recall > 1 - CLOSE), may=EXACT_SEARCH),
-    Spec("attributes", _RESULT, stored="cpu cores memory_bytes kernel python framework_version command_line"),
-    Spec("attributes", _NEW, stored=PARTS),
+    Spec("attributes", _RESULT, stored="cpu cores memory_bytes kernel python framework_version command_line"
+        f" rows result_format {PARTS}"),
     Spec("attributes", _SEVERAL, stored="qps_low qps_high"),
     Spec("timings", _ALONE, "its latencies", sequence_figures),
     Spec("timings", Kind("a batch", lambda p: p.series.batch), "its latencies", batch_figures),
@@ -113,8 +113,7 @@ ROWS = (
         " service_p99 queries_unanswered clients_late_seconds lead_in_seconds steady_state",
         may="clients_all_busy_share closed_loop_rate relaxation_seconds objective_trials"),
     Spec("timings", _RESULT, "the CPUs that there are", cpu_figures),
-    Spec("timings", Kind("clients of format 2", lambda p: _CLIENTS.holds(p) and "result_format" in p.attrs),
-        "the share of their CPU (client_cpu_share)", client_figures),
+    Spec("timings", _CLIENTS, "the CPU of its clients (client_cpu_share)", client_figures),
     Spec("attributes", Kind("queries by pgbench", lambda p: p.series.driver == "pgbench"),
         only="pgbench_version"),
     Spec("attributes", _SERVER, only="server", stored="postgres_version load_time index_build_time settings"
@@ -126,10 +125,8 @@ ROWS = (
         " table_blocks_read_per_query shared_buffers"),
     Spec("attributes", Kind("runs of clients", lambda p: _CLIENTS.holds(p) and not _ROUNDS.holds(p)),
         stored="queries_answered_aside"),
-    Spec("attributes", _ROUNDS, only=f"{MARK} {ROUNDS}",
-        may=f"rounds_requested rounds_ended run_sent_once {CHAIN} {TURNS}"),
-    Spec("attributes", stored=f"{CHAIN} {TURNS}",
-        kind=Kind("rounds since format 2", lambda p: _ROUNDS.holds(p) and "result_format" in p.attrs)),
+    Spec("attributes", _ROUNDS, only=f"{MARK} {ROUNDS} {CHAIN} {TURNS} rounds_requested",
+        may="rounds_ended run_sent_once"),
     Spec("attributes", _SEARCH, only="target_parameter target_value target_trials", may=OVERSTATED),
     Spec("attributes", Kind("a warm-up", lambda p: p.attrs.get("warmup") not in (None, "off")),
         only="warmup_queries warmup_seconds", may="warmup_settled"),

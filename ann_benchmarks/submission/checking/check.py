@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -13,28 +13,25 @@ from ann_benchmarks.common.errors import UserError, one_line
 from ann_benchmarks.common.numbers import counted, size_text
 from ann_benchmarks.results.attributes import version_names
 from ann_benchmarks.results.measurement import share_of_due
+from ann_benchmarks.results.records import Record, read_record
 from ann_benchmarks.statistics.intervals import interval_text
 
 from ..copies import private_in_file
-from ..files import read_json
 from ..manifest import MANIFEST, Manifest
 from ..patterns import IN_WORDS
 from ..private import Private
 from .attributes import attribute_problems
-from .claims import check_claims, check_report, check_system
+from .claims import check_claims, check_readme, check_report, check_system, check_texts
 from .complete import check_complete
 from .conditions import check_age, check_conditions
 from .curves import TOGETHER, Copies
-from .points import RECORD, CheckedPoint, OpenedBundle, open_bundle
+from .points import FOREIGN, RECORD, CheckedPoint, OpenedBundle, open_bundle
 from .reading import opened_file
 from .relations import RELATIONS, broken_arrays
-from .rules import Findings
+from .rules import MEASURE, Findings
 from .truth import different_distances, places, repeats, tolerance
 from .vectors import RealVectors
 
-FOREIGN = (
-    "has no series, as of an earlier version or of ann-benchmarks, or no seconds of its runs or mark of truth"
-)
 MOST_WARNINGS = 30
 RECALL_APART = 0.01  # by which recall by distances may exceed that by rows without a word
 
@@ -46,7 +43,7 @@ class CheckedBundle:
     findings: Findings
     manifest: Manifest | None = None
     points: Sequence[CheckedPoint] = ()  # without their arrays
-    records: Sequence[str] = field(default_factory=list)  # files of workloads that write
+    records: Sequence[Record] = ()  # of workloads that write
     compared_with_data: bool = False
 
 
@@ -65,8 +62,11 @@ def check_bundle(
         points = check_points(opened, opened.points(), real)
     check_age(points, manifest, now, findings)
     check_complete(folder, manifest, points, set(files), findings)
+    records = read_records(folder, files, findings)
     check_report(folder, files, points, findings)
-    check_system(folder, files, points, findings)
+    check_texts(folder, files, manifest.title, findings)
+    servers = check_system(folder, files, points, records, findings)
+    check_readme(folder, files, manifest, servers, findings)
     private = Private((), [point.attrs for point in points])
     for file in (MANIFEST, *files):
         try:
@@ -77,14 +77,18 @@ def check_bundle(
         except UserError as error:
             if not findings.mentions(file):  # else the reading of results has said why
                 findings.refuse(file, "private", str(error))
-    records = [file for file in files if file.endswith(RECORD)]
-    for file in records:  # nothing else of them is checked
-        try:
-            if not isinstance(read_json(folder / file), dict):
-                raise UserError("must be the record of a workload")
-        except UserError as error:
-            findings.refuse(file, "readable", str(error))
     return CheckedBundle(findings, manifest, points, records, compares_data)
+
+
+def read_records(folder: Path, files: Sequence[str], findings: Findings) -> list[Record]:
+    """Read the records of workloads that write, of which nothing else is checked."""
+    found = []
+    for file in files:
+        try:
+            found += [read_record(folder / file)] if file.endswith(RECORD) else []
+        except UserError as error:
+            findings.refuse(file, "readable", str(error).removeprefix(f"{folder / file} "))
+    return found
 
 
 def check_points(
@@ -95,7 +99,7 @@ def check_points(
     claimed, found = {claim.file for claim in claims}, []
     for point in points:
         if point.is_foreign:
-            findings.refuse(point.file, "readable", FOREIGN)
+            findings.refuse(point.file, "readable", FOREIGN, advice=MEASURE)
             continue
         check_point(point, point.file in claimed, findings, real)
         findings.refuse(point.file, "duplicate", *copies.problems(point))

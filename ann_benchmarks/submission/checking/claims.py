@@ -1,34 +1,33 @@
 """Claims, the report's figures and system.json beside what follows from the result files."""
 
 import csv
+import html
 import io
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from ann_benchmarks.common import VERSION
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.errors import shown as shown_text
 from ann_benchmarks.common.text import DAMAGE, reason_of
 from ann_benchmarks.fields.series import BATCH, BESIDE, Series
-from ann_benchmarks.results.attributes import version_names
-from ann_benchmarks.statistics.percentiles import PERCENTILES
+from ann_benchmarks.results.records import Record
 
-from ..contents import claim_of
+from ..contents import README, claim_of, readme, system_of
 from ..files import MOST_TEXT_BYTES, REPORT, SYSTEM, read_json, read_text
 from ..manifest import MANIFEST, ClaimedPoint, Manifest
 from .points import CheckedPoint
 from .rules import Findings
 
+Row = tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]  # of a report: what names its point, what it says
 JSON, TABLE = f"{REPORT}/report.json", f"{REPORT}/points.csv"
-# By the functions that reports have them from.
-FIGURES = (
-    *("k-nn", "recall", "recall-p5", "recall-worst", "qps", "qps-best", "build", "indexsize"),
-    *PERCENTILES,
-)
-ALWAYS = ("qps", "k-nn", "build")  # reports of every version have these
+ALWAYS = ("qps", "k-nn", "recall", "build")  # reports of every version have these
+NOT_OF_POINTS = {"algorithm", "parameters", "batch_mode", "qpsatrecall"}  # columns that follow from several
 SAME = 1e-4  # relative
 SAME_SHARE = 1e-6
 
@@ -70,8 +69,6 @@ def _claim_problems(claim: ClaimedPoint, point: CheckedPoint) -> Iterator[str]:
     # What tells servers apart is named in the report by their differences.
     said = asdict(claim) | {"series": claim.series.partition(" (")[0]}
     computed["series"] = point.series.drop("environment").label
-    if abs(claim.recall - point.recall) <= SAME_SHARE:  # with the slack of an earlier version
-        computed["recall"] = claim.recall
     for name, value in computed.items():
         one = said[name]
         if isinstance(value, float) and isinstance(one, float):
@@ -87,7 +84,7 @@ def _claim_problems(claim: ClaimedPoint, point: CheckedPoint) -> Iterator[str]:
 def check_report(
     folder: Path, files: Sequence[str], points: Sequence[CheckedPoint], findings: Findings
 ) -> None:
-    """Refuse a report whose figures are not those of the files, or that has points of no file.
+    """Refuse a report that says something else of a point than its file, or has points of no file.
 
     As many points as there are files that could not be judged may be of these, which are refused already.
     """
@@ -98,17 +95,16 @@ def check_report(
     for point in points:
         key = (point.dataset, point.count, str(point.attrs.get("name")), str(point.attrs.get("started_at")))
         known.setdefault(key, []).append(point)
-    readers: dict[str, Callable[[Path], Iterator[dict[str, Any]]]] = {JSON: _report_rows, TABLE: _table_rows}
+    readers: dict[str, Callable[[Path], Iterator[Row]]] = {JSON: _report_rows, TABLE: _table_rows}
     for file, rows_in in readers.items():
-        if file not in files:
-            findings.refuse(file, "report", "is missing")
-            continue
         seen, unknown = set(), 0
         try:
-            for row in rows_in(folder / file):
+            if file not in files:
+                raise UserError("is missing")
+            for row, said in rows_in(folder / file):
                 if shown := find_point(row, known):
                     seen.add(shown.file)
-                    for problem in _different_figures(row["figures"], shown):
+                    for problem in _different(said, shown):
                         findings.refuse(file, "report", f"{shown.file}: {problem}")
                 elif unknown < unjudged:
                     unknown += 1
@@ -126,6 +122,25 @@ def check_report(
         for point in points:
             if point.file not in seen:
                 findings.warn(file, "report", f"does not show {point.file}")
+
+
+def check_texts(folder: Path, files: Sequence[str], title: str, findings: Findings) -> None:
+    """Refuse a report that lacks files that it names, has others, or whose texts are of another report."""
+    there = {file.removeprefix(f"{REPORT}/") for file in files if file.startswith(f"{REPORT}/")}
+    try:
+        named = set(read_json(folder / JSON)["files"])
+        texts = {name: read_text(folder / REPORT / name) for name in there if name.endswith((".md", ".html"))}
+    except (UserError, *DAMAGE) as error:
+        findings.refuse(JSON, "report", f"does not name the files of the report: {reason_of(error)}")
+        return
+    for words, names in (("is missing", named - there), ("is not in its report.json", there - named)):
+        for name in names:
+            findings.refuse(f"{REPORT}/{name}", "report", words)
+    for name, text in texts.items():
+        if title not in html.unescape(text):
+            findings.refuse(
+                f"{REPORT}/{name}", "report", f"does not have the title '{title}' of its manifest"
+            )
 
 
 def find_point(row: Mapping[str, Any], known: Mapping[Any, Sequence[CheckedPoint]]) -> CheckedPoint | None:
@@ -150,58 +165,125 @@ def _names(label: str, series: Series) -> bool:
     )
 
 
-def _report_rows(path: Path) -> Iterator[dict[str, Any]]:
-    for one in read_json(path)["points"]:
-        started, clients = one["attrs"].get("started_at"), one["series"].get("clients")
-        yield {**one, "started_at": started, "clients": clients, "figures": one["metrics"]}
+def _report_rows(path: Path) -> Iterator[Row]:
+    for one in read_json(path, is_strict=True)["points"]:
+        attrs, series = one["attrs"], one["series"]
+        row = {**one, "started_at": attrs.get("started_at"), "clients": series.get("clients")}
+        yield row, [one["metrics"], attrs]
 
 
-def _table_rows(path: Path) -> Iterator[dict[str, Any]]:
+def _table_rows(path: Path) -> Iterator[Row]:
     csv.field_size_limit(MOST_TEXT_BYTES)
-    for one in csv.DictReader(io.StringIO(read_text(path))):
-        figures = {name: float(value) for name, value in one.items() if name in FIGURES and value}
-        yield {"started_at": None, "clients": None, **one, "figures": figures}
+    reader = csv.DictReader(io.StringIO(read_text(path)))
+    if len(set(reader.fieldnames or ())) < len(reader.fieldnames or ()):
+        raise UserError("has two columns of one name")
+    for one in reader:
+        if None in one or None in one.values():
+            raise UserError("has lines of more or fewer cells than columns")
+        row = {"started_at": None, "clients": None, **one}
+        yield row, [{name: value for name, value in one.items() if name not in NOT_OF_POINTS}]
 
 
-def _different_figures(said: Mapping[str, Any], point: CheckedPoint) -> Iterator[str]:
-    """Yield which figures of a report, by the names of metrics, are not those of the file."""
-    computed = dict(point.run.metrics)
-    if "recall" not in said:  # a report of an earlier version
-        computed |= point.slack
-    computed |= {name: 1e3 * point[f"latency_{name}"] for name in PERCENTILES}
-    for name in FIGURES:
-        one, other = said.get(name), computed[name]
-        if one is None and (math.isnan(other) or name not in ALWAYS):
-            continue
+def _different(said: Sequence[Mapping[str, Any]], point: CheckedPoint) -> Iterator[str]:
+    """Yield what a report says otherwise than the file: as metrics and attributes, or all of it as texts."""
+    metrics, attrs = point.run.metrics, {**point.attrs, **point.run.attrs}
+    computed: list[Mapping[str, Any]] = [metrics, attrs] if len(said) == 2 else [{**attrs, **metrics}]
+    for name in ALWAYS:
+        if name not in said[0]:
+            yield f"its {name} is not there, which must be a number"
+    for values, own in zip(said, computed, strict=True):
+        for name, value in values.items():
+            if problem := _difference(value, own.get(name), name in metrics, len(said) == 1):
+                yield f"its {name} {problem}"
+
+
+def _difference(said: Any, own: Any, is_figure: bool, is_text: bool) -> str:
+    """Say how a value, or what a cell has of it, differs from that of a file; "" where it does not."""
+    if isinstance(own, float | int) and not isinstance(own, bool) and (math.isfinite(own) or is_figure):
+        try:
+            is_unknown = said in (None, "") and not math.isfinite(own)
+            one = math.nan if is_unknown else float(said) if is_text else said
+        except ValueError:
+            one = None
         if not isinstance(one, int | float) or isinstance(one, bool):
-            yield f"its {name} is '{shown_text(one)}', which must be a number"
-            continue
-        is_left_out = math.isnan(one) and name in PERCENTILES  # for want of queries
-        if (
-            is_left_out
-            or (math.isnan(other) and one == 0)
-            or not (math.isfinite(one) or math.isfinite(other))
-        ):
-            continue
-        if not abs(one - other) <= SAME * max(abs(other), 1e-12):
-            yield f"its {name} is {one:.6g} here, and {other:.6g} by the file"
+            return f"is '{shown_text(said)}', which must be a number"
+        if not (math.isfinite(one) or math.isfinite(own)):
+            return ""
+        near = SAME * max(abs(own), 1e-12) if is_figure else 0.0
+        return "" if abs(one - own) <= near else f"is {one:.6g} here, and {own:.6g} by the file"
+    if isinstance(own, float):
+        own = None
+    texts = (
+        ("" if own is None else json.dumps(own) if isinstance(own, list) else str(own)) if is_text else own
+    )
+    if is_text and said.lower() in ("nan", "inf") and own is None:
+        return ""
+    return "" if said == texts else f"is {shown_text(said)} here, and {shown_text(own)} by the file"
 
 
 def check_system(
-    folder: Path, files: Sequence[str], points: Sequence[CheckedPoint], findings: Findings
-) -> None:
-    """Refuse a system.json that cannot be read, or does not know a version or CPU of the results."""
+    folder: Path,
+    files: Sequence[str],
+    points: Sequence[CheckedPoint],
+    records: Sequence[Record],
+    findings: Findings,
+) -> Any:
+    """Refuse a system.json that says anything else than results and records; return its servers.
+
+    Of which series each fact is, and in which order, does not count.
+    """
     try:
         if SYSTEM not in files:
             raise UserError("is missing")
-        text = json.dumps(read_json(folder / SYSTEM), ensure_ascii=False)
+        servers = read_json(folder / SYSTEM, is_strict=True)["servers"]
+        said, own = (
+            _system_facts(one)
+            for one in (servers, system_of([*(p.run for p in points), *records])["servers"])
+        )
     except UserError as error:
         findings.refuse(SYSTEM, "system", str(error))
-        return
-    said = set()
-    for point in points:
-        for name in ("cpu", "kernel", *version_names(point.attrs)):
-            value = point.attrs.get(name)
-            if value is not None and (name, value) not in said and json.dumps(str(value))[1:-1] not in text:
-                findings.refuse(SYSTEM, "system", f"does not have the {name} of {point.file}, {value}")
-            said.add((name, value))
+    except DAMAGE as error:
+        findings.refuse(SYSTEM, "system", f"does not describe servers: {reason_of(error)}")
+    else:
+        for words, facts in (("does not have", own - said), ("says what no result does:", said - own)):
+            findings.refuse(SYSTEM, "system", *(f"{words} {' '.join(fact)}" for fact in sorted(facts)))
+        return servers
+
+
+def _system_facts(servers: Any) -> set[tuple[str, ...]]:
+    """Return each fact of a system.json: the section, its name there, and its value as JSON."""
+    found = set[tuple[str, ...]]()
+    for server in servers:
+        for section, facts in server.items():
+            for name, value in facts.items() if isinstance(facts, dict) else ():
+                if section == "plans":
+                    several = [("", plan) for plan in value.values()]
+                else:
+                    many = isinstance(value, list) and all(
+                        isinstance(one, dict) and "series" in one for one in value
+                    )
+                    several = [(name, one["value"]) for one in value] if many else [(name, value)]
+                found |= {
+                    (section, key, json.dumps(one, sort_keys=True, default=str)) for key, one in several
+                }
+    return found
+
+
+def check_readme(
+    folder: Path, files: Sequence[str], manifest: Manifest, servers: Any, findings: Findings
+) -> None:
+    """Refuse a README.md that says something else than this release writes of such a bundle."""
+    try:
+        if README not in files:
+            raise UserError("is missing")
+        said, own = read_text(folder / README), readme(manifest, servers)
+    except UserError as error:
+        findings.refuse(README, "report", str(error))
+    except DAMAGE:
+        return  # for what is wrong with system.json
+    else:
+        pairs = zip_longest(said.splitlines(), own.splitlines(), fillvalue="")
+        for line, expected in [pair for pair in pairs if pair[0] != pair[1]][:1]:
+            what = f"says '{shown_text(line)}', and its manifest and system.json '{shown_text(expected)}'"
+            is_own = manifest.project_version == VERSION
+            (findings.refuse if is_own else findings.warn)(README, "report", what)

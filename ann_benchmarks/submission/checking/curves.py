@@ -8,29 +8,23 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ann_benchmarks.common.errors import shown
 from ann_benchmarks.common.text import from_json
-from ann_benchmarks.results.environment import MEMORY_SLACK
-from ann_benchmarks.results.measurement import CHAIN, MARK, ROUNDS, TURNS, next_link
+from ann_benchmarks.results.environment import MEMORY, MEMORY_SLACK
+from ann_benchmarks.results.measurement import CHAIN, MARK, ROUNDS, TURNS, chain_of
 from ann_benchmarks.statistics.intervals import FEWEST_RUNS
 
 from ..contents import MACHINE, SETTINGS, SOFTWARE
-from .expected import CLOCK
+from .expected import CLOCK, has_server
 from .points import CheckedPoint
 from .relations import file_names, spans
 
-MEMORY = "memory_bytes"  # firmware and kernel take another part of it in each version
-SAME_IN_A_CURVE = (
-    *(name for name in (*MACHINE, *SOFTWARE) if name != MEMORY),
-    *("distance", "truth", "shared_buffers", "tier", "tier_ram", "tier_shared_buffers", "tier_cpus"),
-    *("tier_disk", "tier_iops", "tier_bandwidth", "tier_method", "warmup", "query_order", "driver"),
-    *("clients", "asked_duration", "asked_queries", "memory_divided_by", "version_names", "result_format"),
-)
 OF_BUILDS = ("maintenance_work_mem", "max_parallel_maintenance_workers")  # follow from the index
 FREE_DISK = "max_wal_size"  # embedded servers choose by it, another one at each start
 FEWEST = 64  # latencies; as many in the same order, or of the same values, are of one measurement
@@ -39,6 +33,57 @@ PIECES = 32  # of a run, whose order by their mean latency identifies it
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 Problems = Iterator[tuple[str, str]]
 Points = Sequence[CheckedPoint]
+
+
+class Shared(NamedTuple):
+    """What several points have alike: which they are, by a key, in words, and attributes by their names.
+
+    Numbers may differ by a factor, and by so much more. Where a key is None, a point is of no such group. A
+    name that begins with _ stands for all that end with it, one that ends with a space for all that begin.
+    """
+
+    words: str
+    key: Callable[[CheckedPoint], Hashable]
+    names: tuple[str, ...]
+    factor: float = 1.0
+    more: float = 0.0
+
+
+def _index(point: CheckedPoint) -> Hashable:
+    """Return what the points of an index on a machine share, however it was queried."""
+    plain = point.series.drop("load", "clients", "caches", "writes", "workload", "batch")
+    facts = {name: value for name, value in point.run.facts.items() if name != MEMORY}
+    return point.dataset, plain, json.dumps([point.build_arguments, facts], sort_keys=True)
+
+
+def _build(point: CheckedPoint) -> Hashable:
+    """Return what the points of an index that was built once share: no two builds last as long."""
+    return _index(point), point.attrs.get("index_build_time", point.attrs.get("build_time"))
+
+
+def _server_index(point: CheckedPoint) -> Hashable:
+    return _index(point) if has_server(point) else None
+
+
+SHARED = (
+    Shared("of the same curve", lambda point: point.curve, (
+        *(name for name in (*MACHINE, *SOFTWARE) if name != "memory_bytes"),
+        *("distance", "truth", "shared_buffers", "tier", "tier_ram", "tier_shared_buffers", "tier_cpus"),
+        *("tier_disk", "tier_iops", "tier_bandwidth", "tier_method", "warmup", "query_order", "driver"),
+        *("clients", "asked_duration", "asked_queries", "memory_divided_by", "version_names"),
+        *("_version", *(f"{name} " for name in SETTINGS)),
+    )),
+    # Firmware and kernel take another part of the memory in each version.
+    Shared("of the same curve", lambda point: point.curve, ("memory_bytes",), 1 + MEMORY_SLACK),
+    Shared("of the same build", _build, (
+        *("build_time", "load_time", "build_sql", "shard_build_times", "shard_rows", "index_size"),
+        *("estimated_index_size", "graph_overflow_rows"),
+    )),
+    Shared("of the same index", _server_index, ("CREATE INDEX",)),
+    # An index that was built twice is nearly as large, and takes as long but for what else the machine did.
+    Shared("of the same index", _server_index, ("index_size", "table_size"), 1.05, 64.0),
+    Shared("of the same index", _server_index, ("index_build_time", "load_time"), 3.0, 5.0),
+)  # fmt: skip
 
 
 def curves_of(points: Points) -> Iterable[list[CheckedPoint]]:
@@ -50,32 +95,62 @@ def curves_of(points: Points) -> Iterable[list[CheckedPoint]]:
 
 
 def mixed(points: Points) -> Problems:
-    """Yield points that differ from the first of their curve in what a curve has one of."""
-    for first, *others in curves_of(points):
-        for point in others:
-            for what in sorted(_differences(first.attrs, point.attrs)):
-                yield point.file, f"has {what}, other than {first.file.rpartition('/')[2]} of the same curve"
+    """Yield points that differ from the first of their curve, index or build in what these have one of."""
+    facts = {point.file: _facts(point) for point in points}
+    for shared in SHARED:
+        first: dict[Hashable, tuple[CheckedPoint, dict[str, Any]]] = {}
+        for point in points:
+            if (key := shared.key(point)) is None:
+                continue
+            mine = {name: value for name, value in facts[point.file].items() if _is_named(name, shared.names)}
+            other, theirs = first.setdefault(key, (point, mine))
+            for name in sorted(mine.keys() | theirs.keys()):
+                if not _alike(one := mine.get(name), two := theirs.get(name), shared):
+                    what = f"has {name} {shown(one)}, not {shown(two)}"
+                    yield point.file, f"{what}, other than {other.file} {shared.words}"
 
 
-def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterable[str]:
-    """Yield in what the second of two points of a curve differs from the first."""
-    versions = [name for name in one.keys() | other.keys() if name.endswith("_version")]
-    for name in dict.fromkeys([*SAME_IN_A_CURVE, *versions]):
-        if one.get(name) != other.get(name):
-            yield f"{name} {shown(other.get(name))}, not {shown(one.get(name))}"
-    first, second = one.get(MEMORY), other.get(MEMORY)
-    if isinstance(first, int | float) and isinstance(second, int | float):
-        if abs(second - first) > MEMORY_SLACK * abs(first):
-            yield f"{MEMORY} {second}, not {first}"
-    elif first is not None or second is not None:
-        yield "no size of its memory, or one alone"
+def _facts(point: CheckedPoint) -> dict[str, Any]:
+    """Return attributes, each setting of a server, and the statements that build the index."""
+    found = dict(point.attrs)
     for name in SETTINGS:
-        mine, theirs = (from_json(attrs.get(name), dict[str, Any]()) for attrs in (one, other))
-        for key in mine.keys() | theirs.keys():
+        for key, value in from_json(point.attrs.get(name), dict[str, Any]()).items():
             # Settings of extensions are those of a point.
-            is_of_point = key in (*OF_BUILDS, FREE_DISK) or (name == SETTINGS[0] and "." in key)
-            if not is_of_point and mine.get(key) != theirs.get(key):
-                yield f"{name} {key} {shown(theirs.get(key))}, not {shown(mine.get(key))}"
+            if not (key in (*OF_BUILDS, FREE_DISK) or (name == SETTINGS[0] and "." in key)):
+                found[f"{name} {key}"] = value
+    statements = from_json(point.attrs.get("build_sql"), list[Any]())
+    found["CREATE INDEX"] = [one for one in map(str, statements) if not one.startswith(("SET", "--"))]
+    return found
+
+
+@cache
+def _is_named(name: str, names: tuple[str, ...]) -> bool:
+    return any(
+        name == one or (one[0] == "_" and name.endswith(one)) or (one[-1] == " " and name.startswith(one))
+        for one in names
+    )
+
+
+def _alike(one: Any, other: Any, shared: Shared) -> bool:
+    if shared.factor == 1 or not all(isinstance(each, int | float) for each in (one, other)):
+        return bool(one == other)
+    return bool(max(one, other) <= shared.factor * min(one, other) + shared.more)
+
+
+def rebuilt(points: Points) -> Problems:
+    """Yield points of a build between whose points are those of another build of the same index."""
+    indexes = defaultdict(list)
+    for point in points:
+        # Contenders of a race have their turns between those of others.
+        if MARK not in point.attrs and (started := point.moment("started_at")) is not None:
+            indexes[_index(point)].append((started, point.file, _build(point)))
+    for measured in indexes.values():
+        seen: list[Hashable] = []
+        for _, file, build in sorted(measured, key=lambda one: one[:2]):
+            if seen and build in seen[:-1]:
+                yield file, "has the build of earlier points, after points of another build of its index"
+            elif build not in seen:
+                seen.append(build)
 
 
 def repeated(points: Points) -> Problems:
@@ -86,7 +161,7 @@ def repeated(points: Points) -> Problems:
     """
     indexes = defaultdict(list)
     for point in points:
-        index = (*point.curve[:2], point.series.dump_json(), str(point.attrs.get("build_arguments")))
+        index = (*point.curve[:2], point.series, str(point.attrs.get("build_arguments")))
         indexes[index].append((point, (str(point.attrs.get("name")), point.target)))
     for described in indexes.values():
         known: dict[tuple[str, float | None], str] = {}
@@ -141,35 +216,34 @@ def _digest(values: np.ndarray) -> str:
 
 
 def swapped(points: Points) -> Problems:
-    """Yield files of one index whose query arguments are in the description of another file, not their own.
+    """Yield files whose arguments another one describes, and not their own description.
 
-    A plug-in need not write its arguments into its description: only what contradicts itself is refused. The
-    name of a point that was searched for has the target, and its description what was found.
+    Query arguments are compared within an index, build arguments within a curve. A plug-in need not write its
+    arguments into its description: only what contradicts itself is refused. The name of a point that was
+    searched for has the target, and its description what was found.
     """
-    groups = defaultdict(list)
+    queried, built = defaultdict(list), defaultdict(list)
     for point in points:
+        build = json.dumps(point.build_arguments)
+        name, statements = str(point.attrs.get("name")), str(point.attrs.get("build_sql"))
+        built[point.curve].append((point.file, _numbers(build), _numbers(name + statements)))
         if "target_parameter" not in point.attrs:
-            groups[point.curve, json.dumps(point.build_arguments)].append(point)
-    for group in groups.values():
-        said = {point.file: set(_NUMBER.findall(str(point.attrs.get("name")))) for point in group}
-        own = {point.file: _query_numbers(point) for point in group}
-        every: list[set[str]] = [*own.values()]
+            names = file_names(point.build_arguments or [])
+            start = next((one for one in names if point.name.startswith(one)), "")
+            own = _numbers(point.name.removeprefix(start))
+            queried[point.curve, build].append((point.file, own, _numbers(name)))
+    for group in (*queried.values(), *built.values()):
+        every = [own for _, own, _ in group]
         varied = set[str]().union(*every) - every[0].intersection(*every)
-        for point in group:
-            numbers = own[point.file] & varied
-            others = [other.file for other in group if numbers and numbers <= said[other.file]]
-            if others and not numbers <= said[point.file]:
-                yield (
-                    point.file,
-                    f"its arguments are those that {others[0]} describes, and it describes others",
-                )
+        for file, own, said in group:
+            numbers = own & varied
+            others = [other for other, _, described in group if numbers and numbers <= described]
+            if others and not numbers <= said:
+                yield file, f"its arguments are those that {others[0]} describes, and it describes others"
 
 
-def _query_numbers(point: CheckedPoint) -> set[str]:
-    """Return the numbers in the name of a file after its build arguments."""
-    names = file_names(point.build_arguments or [])
-    build = next((name for name in names if point.name.startswith(name)), "")
-    return set(_NUMBER.findall(point.name.removeprefix(build)))
+def _numbers(text: str) -> set[str]:
+    return {one.removesuffix(".0") for one in _NUMBER.findall(text)}
 
 
 def overlapping(points: Points) -> Problems:
@@ -194,11 +268,7 @@ def out_of_turn(points: Points) -> Problems:
             yield point.file, f"has runs of the rounds {listed}, and {len(point.run_seconds)} runs in all"
         elif len(started) == len(rounds):
             races[str(point.attrs.get(MARK))].append((point, started))
-    marks: dict[str, str] = {}
     for mark, race in races.items():
-        for point, _ in race:
-            if CHAIN in point.attrs and marks.setdefault(str(point.attrs[CHAIN]), mark) != mark:
-                yield point.file, f"has the chain of another race ({CHAIN})"
         latest, holder = -math.inf, ""
         for place in range(max(len(started) for _, started in race)):
             turns = [(started[place], point.file) for point, started in race if place < len(started)]
@@ -206,38 +276,16 @@ def out_of_turn(points: Points) -> Problems:
                 if start < latest - CLOCK:
                     yield file, f"has a run of round {place + 1} that began before round {place} of {holder}"
             latest, holder = max((latest, holder), *turns)
-        yield from _broken_chain(mark, [point for point, _ in race])
-        first, longest = race[0][0], max(len(started) for _, started in race)
+        whole = chain_of(mark, [point.run_seconds for point, _ in race])
+        for point, _ in race:
+            if (point.attrs.get(CHAIN), point.numbers(TURNS)) != (whole[CHAIN], whole[TURNS]):
+                had = f"{sum(point.numbers(TURNS)):g} turns ({CHAIN}, {TURNS})"
+                yield point.file, f"has the chain of a race with {had}, and there are {sum(whole[TURNS])}"
+        first, longest = race[0][0], len(whole[TURNS])
         requested = re.match(r"(\d+) rounds", str(first.attrs.get("rounds_requested")))
         is_whole = first.attrs.get("rounds_ended") == "rounds" and longest > 1
         if requested and (longest > int(requested[1]) or (is_whole and longest < int(requested[1]))):
             yield first.file, f"is of a race of {requested[0]}, which has {longest}"
-
-
-def _broken_chain(mark: str, race: Points) -> Problems:
-    """Yield where the contenders of a race have not the rounds that its chain has a link for.
-
-    A contender leaves a race that it has lost, or that it has failed in. A round is recomputed if all who had
-    a turn are in the bundle.
-    """
-    first = race[0]
-    chain, turns = str(first.attrs.get(CHAIN) or "").split(), first.numbers(TURNS)
-    has = f"({CHAIN}, {TURNS})"
-    for point in race:
-        rounds = len(point.run_seconds)
-        if (point.attrs.get(CHAIN), point.numbers(TURNS)) != (first.attrs.get(CHAIN), turns):
-            yield point.file, f"has another chain of rounds {has} than {first.file} of its race"
-        elif not chain:
-            continue  # of an earlier version
-        elif rounds > len(chain) or len(turns) != len(chain):
-            yield point.file, f"has {rounds} rounds, and its race {len(chain)} {has}"
-        elif rounds < len(chain) and turns[rounds] >= turns[rounds - 1]:
-            yield point.file, f"has {rounds} of {len(chain)} rounds, and no contender left after them"
-    for number, (link, took_part) in enumerate(zip(chain, turns, strict=False)):
-        seconds = [point.run_seconds[number] for point in race if number < len(point.run_seconds)]
-        before = chain[number - 1] if number else mark
-        if len(seconds) > took_part or (len(seconds) == took_part and next_link(before, seconds) != link):
-            yield first.file, f"has a link of round {number + 1} ({CHAIN}) that is not of its runs"
 
 
 # What all points keep together: the rule, and what yields the files that break it.
@@ -245,6 +293,7 @@ TOGETHER = (
     ("timings", overlapping),
     ("timings", out_of_turn),
     ("mixed", mixed),
+    ("mixed", rebuilt),
     ("duplicate", repeated),
     ("series", swapped),
 )

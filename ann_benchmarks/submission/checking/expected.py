@@ -31,11 +31,15 @@ UNEQUAL, UNEQUAL_SECONDS = 0.9, 0.1  # share and s of the duration that runs las
 APART = 0.01  # relative: what is interpolated, and queries at the ends of runs
 CPU_SLACK, TICKS = 1.15, 0.1  # of CPU time, which is counted in ticks, relative and in s
 SHARE_SLACK = 1.5  # of a share of CPU at a rate, whose lead-in does not count
+LEAST_CPU = {OWN_DRIVER: 5e-6, "pgbench": 1e-6}  # s of a client for a query, whatever machine it has
 UNLIKELY = 6.0  # standard deviations of a Poisson process
 PART, PART_SECONDS = 0.01, 0.05  # by which a build is not the sum of its parts
 OFF, LEAST_OFF = 0.01, 2 << 20  # share and bytes of a tier's memory that are not corrected while it works
 INF = math.inf
+DENSE = ("euclidean", "angular", "hamming")  # metrics
+BITS_OF_KIB = 8 << 10  # a vector has a bit of each dimension at least
 MEGABYTE = 10**6  # of bandwidths
+UNITS = {"iops": 1, "MBps": MEGABYTE}
 # Operations and bytes per second of the disks that have names.
 LIMITS = {"gp3": (3_000, 125 * MEGABYTE), "gp3-16k": (16_000, 1_000 * MEGABYTE), "nvme": (None, None)}
 _LIMIT = re.compile(r"(\d+)(iops|MBps)")
@@ -69,16 +73,15 @@ def limits_of(disk: str) -> tuple[int | None, int | None]:
     """Return the operations and bytes per second of a disk by its name, such as gp3 or 3000iops-125MBps."""
     if disk in LIMITS:
         return LIMITS[disk]
-    found = {unit: int(number) for number, unit in _LIMIT.findall(disk)}
-    bandwidth = found.get("MBps")
-    return found.get("iops"), None if bandwidth is None else bandwidth * MEGABYTE
+    rates = {unit: int(number) * UNITS[unit] for number, unit in _LIMIT.findall(disk)}
+    return rates.get("iops"), rates.get("MBps")
 
 
 def tier_name(series: Series) -> str:
     """Return what results call the tier of a series, such as 2GB:8GB+4cpus+gp3."""
     named = MEMORY.fullmatch(series.tier_memory)
-    parts = [f"{series.tier_cpus}cpus" if series.tier_cpus is not None else "", series.tier_disk]
-    parts = [part for part in parts if part]
+    cpus = "" if series.tier_cpus is None else f"{series.tier_cpus}cpus"
+    parts = [part for part in (cpus, series.tier_disk) if part]
     if named or not parts:
         parts.insert(0, f"{named[1] or 'all'}:{named[2]}" if named else "all:all")
     return "+".join(parts)
@@ -110,13 +113,10 @@ def percentile_bounds(edges: np.ndarray, counts: np.ndarray, percent: float) -> 
 def answer_figures(p: CheckedPoint) -> Mapping[str, Expected]:
     """Return what follows from the answers."""
     found = float((p.rows >= 0).sum()) / len(p.rows)
-    least = (
-        0.0 if p.series.clients is not None else found * (1 - SAME)
-    )  # of clients, of all answers, repeated ones too
-    recalls = {} if p.has_slack else {PARTS: recall_parts(p.recalls)}
+    least = found * (1 - SAME) if p.series.clients is None else 0.0  # they may repeat those with few
     low, high = share_interval(p.recalls)
-    figures = {"recall_low": near(low, CLOSE), "recall_high": near(high, CLOSE)}
-    return {**figures, **recalls, "candidates": (least, p.facts.rows), "run_recalls": (0.0, 1.0)}
+    return {"recall_low": near(low, CLOSE), "recall_high": near(high, CLOSE), PARTS: recall_parts(p.recalls),
+            "candidates": (least, p.facts.rows), "run_recalls": (0.0, 1.0)}  # fmt: skip
 
 
 def filtered_figures(p: CheckedPoint) -> Mapping[str, Expected]:
@@ -132,10 +132,8 @@ def run_figures(p: CheckedPoint) -> Mapping[str, Expected]:
     """Return what follows from the seconds of the runs."""
     rates, seconds, best = run_throughputs(p.attrs), p.run_seconds, p["best_search_time"]
     by = SAME * max(rates)
-    former = mean_interval(rates, are_independent=True)  # of earlier versions
-    is_former = abs((p.number("qps_low") or 0.0) - former.low) <= by
     ends = {f"qps_{end}": near(value, by) if math.isfinite(value) else NOTHING
-            for end, value in (former if is_former else mean_interval(rates))._asdict().items()}  # fmt: skip
+            for end, value in mean_interval(rates)._asdict().items()}  # fmt: skip
     shown_run = min(seconds, key=lambda one: abs(one - best)) if p.is_open else min(seconds)
     spent = {f"{name}_per_query": (min(each) * (1 - SAME), max(each) * (1 + SAME))
              for name in SPENT if (each := p.numbers(f"run_{name}"))}  # fmt: skip
@@ -249,15 +247,17 @@ def cpu_figures(p: CheckedPoint) -> Mapping[str, Expected]:
     limit = p.number("tier_cpus") or p["cores"]
     most = limit * (CPU_SLACK * p["best_search_time"] + TICKS / len(p.times))
     shares = dict.fromkeys(("machine_busy_share", "client_cpu_share", "pooler_busy_share"), (0.0, 1.05))
-    return {**shares, "server_cpu_seconds_per_query": (0.0, most)}
+    return {**shares, "server_cpu_seconds_per_query": (0.0, most), "monitoring_cpu_seconds": (0.0, INF)}
 
 
 def client_figures(p: CheckedPoint) -> Mapping[str, Expected]:
-    """Return the CPU time of clients, which is that of their share of the time for which they sent."""
-    cores = p.number("client_cores") or p["cores"]
-    share, slack = p["client_cpu_share"] * cores / p["queries_asked"], SHARE_SLACK if p.is_open else 1 + APART
+    """Return the CPU time of clients: of their share of the time, and one core each if a server searches."""
+    cores, sent = p.number("client_cores") or p["cores"], p["queries_asked"]
+    share, slack = p["client_cpu_share"] * cores / sent, SHARE_SLACK if p.is_open else 1 + APART
     least, most = (share * p[name] for name in ("active_seconds", "asking_seconds"))
-    return {"client_cpu_seconds_per_query": (least / slack, most * slack)}
+    has = p["clients"] * (CPU_SLACK * p["asking_seconds"] + TICKS) / sent if has_server(p) else INF
+    fewest = LEAST_CPU.get(p.series.driver, 0.0)
+    return {"client_cpu_seconds_per_query": (max(least / slack, fewest), min(most * slack, has))}
 
 
 def tier_facts(p: CheckedPoint) -> Mapping[str, Expected]:
@@ -289,12 +289,10 @@ def shard_figures(p: CheckedPoint) -> Mapping[str, Expected]:
 
 def dataset_facts(p: CheckedPoint) -> Mapping[str, Expected]:
     """Return what follows from the dataset."""
-    found: dict[str, Expected] = {
-        "dataset": {p.dataset},
-        "distance": {p.facts.metric},
-        "rows": near(float(p.facts.rows), 0.5),
-        "scanned_share": (0.0, 1.0),
-    }
+    found: dict[str, Expected] = {"dataset": {p.dataset}, "distance": {p.facts.metric},
+                                  "rows": near(p.facts.rows, 0.5), "scanned_share": (0.0, 1.0)}  # fmt: skip
+    if p.facts.metric in DENSE and "sparsevec" not in str(p.attrs.get("build_sql")):
+        found["table_size"] = (p.facts.rows * p.facts.dimension / BITS_OF_KIB, INF)
     if p.truth.matches is not None:
         found["selectivity"] = near(float(p.truth.matches.mean()) / p.facts.rows, ROUNDING)
     return found

@@ -15,12 +15,12 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.text import clean_text, from_json
 from ann_benchmarks.common.yaml_file import YamlFile
 from ann_benchmarks.fields.series import Series, series_of, stored_series
+from ann_benchmarks.monitoring.stored import read_monitoring
 from ann_benchmarks.pricing.prices import PriceList, read_prices
-from ann_benchmarks.results.file import Result, read_more, read_result, truth_mark
-from ann_benchmarks.results.measurement import PARTS, RECALL_SLACK, Measurement, recall_of_each
-from ann_benchmarks.results.metrics import KNN, RECALL
+from ann_benchmarks.results.file import RESULT_FORMAT, Result, read_more, read_result, truth_mark
+from ann_benchmarks.results.measurement import Measurement
+from ann_benchmarks.results.metrics import RECALL
 from ann_benchmarks.results.runs import Run, judged
-from ann_benchmarks.statistics.intervals import fifth_percentile, share_interval
 
 from ..files import EXPERIMENT, PRICES
 from ..manifest import MANIFEST, BundledDataset, Manifest, read_manifest
@@ -35,6 +35,7 @@ SECONDS = 1e-12, 1e9  # between which those of a query are, so that their square
 STATED = ("qps_mean",)  # attributes that metrics would take in place of the raw data
 _PLACE = re.compile(r"results/([^/]+)/([1-9][0-9]{0,5})/([^/]+)/([^/]+)\.hdf5")
 _NONE = np.empty(0)
+FOREIGN = f"has no series, seconds, truth or result_format {RESULT_FORMAT}, as of an earlier version"
 
 
 def _no_array() -> np.ndarray:
@@ -51,8 +52,7 @@ class CheckedPoint:
 
     `times` (n,) in s, `rows` and `distances` (queries, count) are of one run, `recalls` (queries,) follow
     from them; `edges` (m + 1,) in s and `counts` (m,) are the histogram of all runs. `twice` are attributes
-    with two values. `slack` are metrics of recall with the slack of ann-benchmarks, which earlier versions
-    had: `has_slack` for a point of these.
+    with two values; `sampled` has the seconds and transactions while it was measured, by its monitoring.
     """
 
     file: str
@@ -67,8 +67,7 @@ class CheckedPoint:
     edges: np.ndarray = field(default_factory=_no_array)
     counts: np.ndarray = field(default_factory=_no_array)
     twice: tuple[str, ...] = ()
-    slack: Mapping[str, float] = field(default_factory=dict)
-    has_slack: bool = False
+    sampled: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
         vars(self).update(dataset=self.run.dataset, count=self.run.count, series=self.run.series)
@@ -99,8 +98,8 @@ class CheckedPoint:
 
     @property
     def recall(self) -> float:
-        """The recall by the answers and the truth, as the version that measured it defines recall."""
-        return self.run.metrics[KNN if self.has_slack else RECALL]
+        """The recall by the answers and the truth."""
+        return self.run.metrics[RECALL]
 
     @property
     def qps(self) -> float:
@@ -127,8 +126,9 @@ class CheckedPoint:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether it lacks what checks rest on, as results of ann-benchmarks and of early versions do."""
-        return stored_series(self.attrs) is None or not {"run_seconds", "truth"} <= self.attrs.keys()
+        """Whether it lacks what checks rest on, as results of ann-benchmarks and of earlier versions do."""
+        lacks = {"run_seconds", "truth"} - self.attrs.keys()
+        return bool(lacks) or stored_series(self.attrs) is None or self["result_format"] != RESULT_FORMAT
 
     def number(self, name: str) -> float | None:
         """Return an attribute that is a number, else None."""
@@ -227,7 +227,8 @@ def _opened_point(bundle: OpenedBundle, file: str) -> CheckedPoint | None:
         with opened_file(path) as opened:
             twice = contradictions(opened)
         result, histogram = read_result(path), read_more(path, *HISTOGRAM) or [_NONE, _NONE]
-        return judge_point(bundle, file, result, histogram, twice)
+        point = judge_point(bundle, file, result, histogram)
+        return point and replace(point, twice=twice, sampled=sampled_totals(path))
     except UserError as error:
         raise UnjudgedError("readable", str(error).removeprefix(f"{path} "), MEASURE) from None
 
@@ -237,7 +238,6 @@ def judge_point(
     file: str,
     result: Result,
     histogram: Sequence[np.ndarray],
-    twice: tuple[str, ...] = (),
 ) -> CheckedPoint | None:
     """Return a result beside its truth, None where that was refused.
 
@@ -272,13 +272,18 @@ def judge_point(
     raw = {key: value for key, value in attrs.items() if key not in STATED}
     run = replace(judged(replace(result, attrs=raw), series, name, truth, {mark}), path=result.path)
     m = Measurement(truth, result.distances, result.times, raw)
-    slack = recall_of_each(m.found, m.kth + RECALL_SLACK, count, m.due)
-    tail = {"recall-p5": fifth_percentile(slack), "recall-worst": float(slack.min())}
-    low = attrs.get("recall_low")
-    lows = share_interval(m.recalls).low, share_interval(slack).low
-    is_earlier = not {PARTS, "result_format"} & attrs.keys()
-    has_slack = is_earlier and isinstance(low, float) and abs(lows[1] - low) < abs(lows[0] - low)
     times, distances = (array.astype(np.float64) for array in (result.times, result.distances))
-    recalls, (edges, counts) = slack if has_slack else m.recalls, histogram
-    arrays = times, result.neighbors, distances, recalls, edges, counts
-    return CheckedPoint(file, run, attrs, facts, truth, *arrays, twice, tail, has_slack)
+    edges, counts = histogram
+    arrays = times, result.neighbors, distances, m.recalls, edges, counts
+    return CheckedPoint(file, run, attrs, facts, truth, *arrays)
+
+
+def sampled_totals(path: Path) -> dict[str, float] | None:
+    """Return what monitoring has sampled in the phase in which a point was measured, None without any."""
+    if (sampled := read_monitoring(path)) is None:
+        return None
+    measured = [part for phase, part in sampled.stretches() if phase == "measure"]
+    commits = sampled.columns.get("postgresql.commits", np.zeros(len(sampled.seconds)))
+    spans = [(np.diff(sampled.seconds[part]), commits[part][1:]) for part in measured]
+    return {"seconds": float(sum(seconds.sum() for seconds, _ in spans)),
+            "commits": float(sum(np.nansum(seconds * rates) for seconds, rates in spans))}  # fmt: skip

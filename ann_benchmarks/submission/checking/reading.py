@@ -2,6 +2,7 @@
 
 import os
 import stat
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
@@ -14,11 +15,10 @@ from h5py import h5a
 
 from ann_benchmarks.common.errors import UserError, one_line
 from ann_benchmarks.common.hdf5 import is_of_numbers, lacking, open_hdf5_file
-from ann_benchmarks.common.names import LONGEST_FOLDER, name_problem
 from ann_benchmarks.common.text import DAMAGE, from_json, reason_of
 from ann_benchmarks.results.attributes import ALL, LONGEST_TEXT, plain_attributes
 
-from ..files import sha256_of
+from ..files import path_problem, sha256_of
 from ..manifest import MANIFEST, Manifest
 from .rules import Findings
 
@@ -60,9 +60,9 @@ def check_folder(folder: Path, manifest: Manifest, findings: Findings) -> list[s
         findings.refuse(path, "files", what)
     spellings: dict[str, str] = {}
     for path in sorted(there):
-        other = spellings.setdefault(path.casefold(), path)
+        other = spellings.setdefault(unicodedata.normalize("NFKC", path).casefold(), path)
         if other != path:  # they are one name on some systems
-            findings.refuse(path, "paths", f"differs from {other} in the case of letters only")
+            findings.refuse(path, "paths", f"differs from {other} in the case of letters or their code only")
     return there_and_named  # a changed file is read, too: what else is wrong with it is said
 
 
@@ -84,7 +84,7 @@ def walk(folder: Path, findings: Findings) -> Iterator[tuple[str, int]]:
                 return
             if entry.is_symlink():
                 findings.refuse(shown, "paths", "is a link")
-            elif problem := name_problem(entry.name, LONGEST_FOLDER):
+            elif problem := path_problem(entry.name):
                 findings.refuse(shown, "paths", f"has a name that {problem}")
             elif stat.S_ISDIR(status.st_mode):
                 if path.count("/") >= DEEPEST:

@@ -18,6 +18,7 @@ from ann_benchmarks.results.file import LONGEST_NAME, result_path
 from ann_benchmarks.results.remarks import RECALL_CHANGED
 
 from ..files import remove_brackets
+from .commands import command_problems
 from .expected import BUCKET, CLOCK, CLOSE, SAME
 from .points import CheckedPoint
 
@@ -127,6 +128,25 @@ def spans(point: CheckedPoint) -> list[tuple[float, float]]:
     return found
 
 
+def sampled_problems(point: CheckedPoint) -> Problems:
+    """Yield where the samples of monitoring are of less work: of seconds, or of transactions of one server.
+
+    A server counts the transactions of a connection once a second.
+    """
+    sampled, name = point.sampled, "monitoring_cpu_seconds"
+    if (sampled is None) == (name in point.attrs):
+        yield f"says {name} {point.attrs.get(name)}, and has {'no ' * (sampled is None)}samples of monitoring"
+    if sampled is None:
+        return
+    asking, number = point["asking_seconds"], point["latency_queries"]
+    if sampled["seconds"] < asking * (1 - SAME) - CLOCK:
+        yield f"sent queries for {asking:.6g} s, and its monitoring has sampled {sampled['seconds']:.6g} s"
+    is_plain = point.attrs.get("server") in ("embedded", "installed") and not point.series.parts("servers")
+    if is_plain and sampled["commits"] < number * (1 - 2 * CLOCK / max(asking, 2 * CLOCK)):
+        commits = f"{sampled['commits']:,.0f} transactions"
+        yield f"has {number:,.0f} latencies, and its monitoring has counted {commits}"
+
+
 def driver_problems(point: CheckedPoint) -> Problems:
     """Yield that latencies are not those of the driver: pgbench counts microseconds."""
     parts = point.times / MICROSECOND
@@ -152,6 +172,9 @@ def series_problems(point: CheckedPoint) -> Problems:
             ):
                 yield f"says {name} {attrs[name]}, and its series the version {series.version}"
     yield from name_problems(point)
+    found = {int(one) for one in re.findall(r"\b(?:half)?vec(?:tor)?\((\d+)\)", str(attrs.get("build_sql")))}
+    if found - {point.facts.dimension}:
+        yield f"says build_sql of {found} dimensions, and its dataset has {point.facts.dimension}"
 
 
 def field_problems(point: CheckedPoint) -> Problems:
@@ -240,6 +263,8 @@ RELATIONS: tuple[tuple[str, Callable[[CheckedPoint], Problems]], ...] = (
     ("figures", run_problems),
     ("timings", clock_problems),
     ("timings", driver_problems),
+    ("timings", sampled_problems),
+    ("series", command_problems),
     ("series", series_problems),
     ("series", server_problems),
     ("target", target_problems),

@@ -1,0 +1,76 @@
+"""What a point was measured by beside what its command line has requested."""
+
+import io
+import shlex
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import redirect_stderr
+from functools import cache
+from typing import Any
+
+from ann_benchmarks.common.cli import option_name
+from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.data.datasets import canonical_name
+from ann_benchmarks.fields.rows import SHUFFLED
+from ann_benchmarks.results.measurement import MARK
+from ann_benchmarks.run.command_line import CommandLine
+from ann_benchmarks.run.request import Request, read_request
+
+from .points import CheckedPoint
+
+
+@cache
+def requested(command: str) -> tuple[Request, bool] | None:
+    """Return what a command line of run.py requests, and whether that is all of it; None if it is no such.
+
+    An experiment has more options in its file.
+    """
+    try:
+        _, *words = shlex.split(command)
+        words = words[2:] if words[:1] == ["-m"] else words[1:]
+        with redirect_stderr(io.StringIO()):
+            request = read_request(words)
+    except (ValueError, UserError, SystemExit):
+        return None
+    return request, not request.experiment
+
+
+# Options of run.py by their names: what they let a point have, and what it has.
+REQUESTS: Mapping[str, tuple[Callable[[Request], Collection[Any]], Callable[[CheckedPoint], Any]]] = {
+    "dataset": (lambda r: [canonical_name(r.dataset)], lambda p: p.dataset),
+    "count": (lambda r: [r.count], lambda p: p.count),
+    "algorithm": (lambda r: [word.partition(":")[0] for word in r.algorithm], lambda p: p.series.algorithm),
+    "batch": (lambda r: [r.batch], lambda p: p.series.batch),
+    "clients": (lambda r: r.clients or [None], lambda p: p.series.clients),
+    "rate": (lambda r: r.rate or [None], lambda p: p.series.rate),
+    "slo": (lambda r: [str(r.slo or "")], lambda p: p.series.objective),
+    "query_order": (lambda r: [str(r.query_order or SHUFFLED)], lambda p: p.series.query_order),
+    "distinct_queries": (lambda r: [r.distinct_queries], lambda p: p.series.distinct_queries),
+    "payload": (lambda r: [r.columns], lambda p: p.series.payload),
+    "filter": (lambda r: r.filters or [""], lambda p: p.series.filter),
+    "post_filter": (lambda r: [r.post_filter], lambda p: p.series.post_filter),
+    "duration": (lambda r: [r.duration], lambda p: p.number("asked_duration")),
+    "rounds": (lambda r: [bool(r.turns)], lambda p: MARK in p.attrs),
+    "runs": (lambda r: [r.runs], lambda p: len(p.run_seconds)),
+    "target_recall": (lambda r: [r.target_recall], lambda p: p.target),
+}
+
+
+def command_problems(point: CheckedPoint) -> Iterator[str]:
+    """Yield what a point was measured by that its command line has not requested."""
+    command = str(point.attrs.get("command_line"))
+    if (known := requested(command)) is None:
+        yield f"says command_line {shown(command)}, which run.py does not read"
+        return
+    request, is_all = known
+    for name, (allowed, measured) in REQUESTS.items():
+        is_left_out = getattr(request, name) == getattr(CommandLine, name)
+        of_rounds = name == "runs" and MARK in point.attrs
+        if of_rounds or (is_left_out and (not is_all or name in ("algorithm", "duration"))):
+            continue
+        if (has := measured(point)) not in allowed(request):
+            flag = option_name(name)
+            yield f"its command line has {flag} {_listed(allowed(request))}, and it was measured with {has}"
+
+
+def _listed(values: Collection[Any]) -> str:
+    return shown(", ".join(map(str, values)))
