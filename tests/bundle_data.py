@@ -1,13 +1,10 @@
 """Bundles for tests of the checker: measured by run.py with a plug-in of a few lines, then tampered with."""
 
-import atexit
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +15,7 @@ from ann_benchmarks.results.attributes import ALL
 from ann_benchmarks.submission.files import files_in, sha256_of
 from ann_benchmarks.submission.manifest import MANIFEST, BundledFile, read_manifest, write_manifest
 
-from .programs import ROOT, call_program, write_config
+from .programs import ROOT, call_program, made_once, write_config
 
 DATASET, COUNT, QUERIES, ROWS = "tiny", 10, 100, 1000
 TARGET = 0.5
@@ -88,13 +85,9 @@ def _environment(folder: Path) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": f"{ROOT}:{folder}"}
 
 
-@cache
 def measured() -> Path:
-    """Return a folder in which was measured, once for all tests of a process."""
-    folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    measure(folder)
-    return folder
+    """Return a folder in which was measured, once for all tests."""
+    return made_once(measure)
 
 
 def copied_bundle(folder: Path) -> Path:

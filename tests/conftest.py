@@ -24,13 +24,14 @@ from .postgres_fixtures import (  # noqa: F401
     server,
     server_folder,
 )
-from .programs import call_program, temporary_folder, write_config
+from .programs import call_program, share_folder, temporary_folder, write_config
 from .vchord_archives import old_vchord_server, vchord_server  # noqa: F401
 from .vectorscale_wheel import vectorscale_server  # noqa: F401
 
 ROOT = Path(__file__).parent.parent
 # Tests start hundreds of processes, each of which would compile every module anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+share_folder()  # before there are others
 
 # What a shell starts in the background ignores Ctrl-C, and so would all that the tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -137,7 +138,7 @@ class Workspace:
 
     def start(self, *arguments):
         return subprocess.Popen(
-            self.command(*arguments),
+            self.command("--warmup", "5", *arguments),
             cwd=self.path,
             env=self.environment,
             text=True,

@@ -4,7 +4,6 @@ import fcntl
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -17,23 +16,15 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.run.containers.engine import connect
 
-from .programs import write_config
+from .programs import call_program, write_config
 
-ROOT = Path(__file__).parent.parent
 BASE = "ann-benchmarks-base"
 DEBIAN = "ann-benchmarks-debian:trixie"
 
 
 def install(*arguments: str, folder: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
     """Run install.py in a folder."""
-    return subprocess.run(
-        [sys.executable, str(ROOT / "install.py"), *arguments],
-        cwd=folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=1800,
-    )
+    return call_program("install.py", *arguments, cwd=folder, env={**os.environ, **environment}, seconds=1800)
 
 
 @pytest.fixture(scope="session")

@@ -1,15 +1,13 @@
 """A bundle with series of all kinds of load, for tests of the checker: measured by one run of a plug-in."""
 
-import atexit
 import shutil
-import tempfile
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from .bundle_data import DATASET, TARGET, make_quiet, prepare, run
+from .programs import made_once
 
 RATE, FILTER = 200, "uniform:0.2"
 BATCH, OPEN, COLD, TURNS = "part-batch", f"part-c1-r{RATE}", "part-c1-cold", "part-c1"
@@ -24,11 +22,13 @@ LOADS: dict[str, dict[str, Any]] = {
 }
 
 
-@cache
 def measured_loads() -> Path:
-    """Return a folder in which each load was measured, and a bundle made, once for all tests of a process."""
-    folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    """Return a folder in which each load was measured, and a bundle made, once for all tests."""
+    return made_once(measure_loads)
+
+
+def measure_loads(folder: Path) -> None:
+    """Measure each load in a folder, and bundle it."""
     prepare(folder)
     run(folder, "create_dataset.py", "--add-filters", DATASET, "--filters", FILTER)
     common = {"algorithm": "part", "dataset": DATASET}
@@ -41,7 +41,6 @@ def measured_loads() -> Path:
     run(folder, "run.py", *how, "--experiment", "loads.yml")
     make_quiet(folder)
     run(folder, "report.py", "--dataset", DATASET, "--bundle", "bundle", "--target-recall", TARGET)
-    return folder
 
 
 def copied_loads(folder: Path) -> Path:

@@ -1,8 +1,14 @@
 """An embedded server for the tests, in a folder that the server's account can enter."""
 
+import gc
+import math
+import os
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +17,27 @@ import psycopg
 import pytest
 
 from ann_benchmarks.algorithms.postgres import servers
+from ann_benchmarks.algorithms.postgres.clients import group
 from ann_benchmarks.algorithms.postgres.module import PostgresANN
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 
-from .programs import temporary_folder
+from .programs import made_once, temporary_folder
 
 SMALL = {"shared_buffers": "64MB"}  # else a quarter of the memory, which takes its time at each start
 
 
+def start_once(folder: Path) -> None:
+    server = LocalServer(embedded_installation() / "bin", folder / "server")
+    server.start(SMALL)
+    server.stop()
+
+
 @pytest.fixture(scope="session")
-def made_server() -> Iterator[Path]:
+def made_server() -> Path:
     """The folder of a server that was started and stopped, to be copied: making one takes seconds."""
-    with temporary_folder() as folder:
-        server = LocalServer(embedded_installation() / "bin", folder / "server")
-        server.start(SMALL)
-        server.stop()
-        yield folder / "server"
+    return made_once(start_once) / "server"
 
 
 @pytest.fixture
@@ -40,6 +49,7 @@ def new_folder() -> Iterator[Path]:
 
 def copied(made_server: Path, folder: Path) -> Path:
     """Copy a server's folder; return the copy."""
+    folder.parent.mkdir(exist_ok=True)
     subprocess.run(["cp", "-a", made_server, folder], check=True)
     return folder
 
@@ -102,6 +112,45 @@ def clustered(rows: int, dimension: int, seed: int = 0) -> np.ndarray:
     return (centres[rng.integers(20, size=rows)] + 0.3 * rng.normal(size=(rows, dimension))).astype(
         np.float32
     )
+
+
+class ForkedMembers:
+    """A test double of the process that members are forks of: a fork of this one, which has their modules."""
+
+    def __init__(self, become: Callable[..., None], arguments: Sequence[Any], files: Sequence[int]) -> None:
+        self._status: int | None = None
+        self.pid = os.fork()
+        if self.pid:
+            return
+        try:
+            gc.freeze()
+            os.setsid()
+            for file in {int(path.name) for path in Path("/proc/self/fd").iterdir()} - {0, 1, 2, *files}:
+                with suppress(OSError):
+                    os.close(file)
+            become(*arguments)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(0)
+
+    def poll(self) -> int | None:
+        if self._status is None and (ended := os.waitpid(self.pid, os.WNOHANG))[0]:
+            self._status = os.waitstatus_to_exitcode(ended[1])
+        return self._status
+
+    def wait(self, timeout: float | None = None) -> None:
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        while self.poll() is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired("members", deadline)
+            time.sleep(0.002)
+
+
+@pytest.fixture(autouse=sys.platform == "linux")
+def members_are_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients, loaders and writers start at once; tests of them have the processes that users have."""
+    monkeypatch.setattr(group, "_spawn", ForkedMembers)
 
 
 @contextmanager

@@ -1,9 +1,12 @@
 """The project's programs as a user starts them, and folders for their servers."""
 
+import atexit
+import fcntl
 import gc
 import importlib
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +16,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -146,6 +150,32 @@ def write_config(folder: Path, name: str, **keys: Any) -> None:
     entry |= {"docker_tag": f"ann-benchmarks-{name}", "run_groups": {"all": {"args": []}}, **keys}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.yml").write_text(yaml.safe_dump({"float": {"any": [entry]}}))
+
+
+SHARED = "ANN_BENCHMARKS_TEST_SHARED"
+
+
+def share_folder() -> str:
+    """Return the folder of all processes of one run of the tests: the first one makes it, and removes it."""
+    if SHARED not in os.environ:
+        os.environ[SHARED] = tempfile.mkdtemp(prefix="ann-test-")
+        Path(os.environ[SHARED]).chmod(0o755)
+        atexit.register(shutil.rmtree, os.environ[SHARED], ignore_errors=True)
+    return os.environ[SHARED]
+
+
+@cache
+def made_once(make: Callable[[Path], object]) -> Path:
+    """Return a folder that was filled by `make`, once for all processes of one run of the tests."""
+    folder, made = (Path(share_folder(), f"{make.__module__}.{make.__qualname__}{x}") for x in ("", ".made"))
+    with Path(f"{folder}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # of one that failed
+            folder.mkdir(0o755)
+            make(folder)
+            made.touch()
+    return folder
 
 
 @contextmanager

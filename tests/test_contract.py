@@ -23,8 +23,8 @@ from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.installing.export import export
 
 from .conftest import make_dataset
-from .postgres_fixtures import clustered
-from .programs import call_program, temporary_folder
+from .postgres_fixtures import clustered, copied
+from .programs import call_program, temporary_folder, write_config
 from .vchord_archives import installation_with_vchord
 from .vectorscale_wheel import installation_with_vectorscale
 
@@ -104,9 +104,10 @@ except RuntimeError as error:
 
 
 @pytest.fixture
-def folder():
-    """A folder that a server's account can enter."""
+def folder(made_server: Path):
+    """A folder that a server's account can enter, with a server of its own that is not running."""
     with temporary_folder() as folder:
+        copied(made_server, folder / "data/postgres")
         yield folder
 
 
@@ -164,10 +165,15 @@ def test_plugins_run_on_the_bare_interface(folder: Path):
 
 def test_our_results_hold_what_ann_benchmarks_reads(folder: Path):
     make_small(folder)
-    brief = ("--warmup", "50")
+    groups = {"one": {"arg_groups": [{"M": 16, "efConstruction": 64}], "query_args": [[10, 40]]}}
+    plugin = {"module": "ann_benchmarks.algorithms.pgvector_hnsw", "constructor": "PGVectorHNSW"}
+    place = folder / "own/pgvector_hnsw"
+    write_config(place, "pgvector_hnsw", base_args=["@metric"], run_groups=groups, **plugin)
+    brief = ("--warmup", "50", "--definitions", "own")
     our_run(folder, "small", "pgvector_hnsw", *brief)
     files = sorted((folder / "results" / "small" / "10" / "pgvector_hnsw").glob("*.hdf5"))
-    assert "angular_M_16_efConstruction_64_10.hdf5" in [file.name for file in files]
+    names = [f"angular_M_16_efConstruction_64_{depth}.hdf5" for depth in (10, 40)]
+    assert [file.name for file in files] == names
     for file in files:
         with h5py.File(file, "r+") as result:  # it writes its metrics into the file
             assert result["times"].shape == (50,)

@@ -17,7 +17,7 @@ from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.records import iter_record_paths, read_record
 
 from .docker_engine import install
-from .programs import run_program, takes_long, temporary_folder
+from .programs import call_program, takes_long, temporary_folder
 from .vchord_archives import ARCHIVES
 from .vectorscale_wheel import release_stand_in, wheel
 
@@ -37,7 +37,7 @@ def folder(base_image: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def command(program: str, *arguments: str) -> str:
     """Run one of the project's commands, which must succeed; what it says."""
-    done = run_program(program, *arguments, timeout=900)
+    done = call_program(program, *arguments, seconds=900)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

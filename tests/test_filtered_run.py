@@ -1,6 +1,5 @@
 """Queries with filters from run.py to the results: every way to a plug-in, the checks, the figures."""
 
-import csv
 import json
 
 import h5py
@@ -20,7 +19,6 @@ from ann_benchmarks.results.file import read_result, write_result
 from ann_benchmarks.results.runs import load_runs
 
 from .filtered_rows import OWN_WAY
-from .programs import call_program
 
 pytestmark = pytest.mark.thorough
 
@@ -126,8 +124,10 @@ def test_a_build_alone_serves_all_filter_sets(workspace, monkeypatch):
     ]
 
 
-@pytest.mark.parametrize("more", [PREPARED, TIMED, CLIENTS, AT_ONCE])
-@pytest.mark.parametrize("how", [{}, {"batch": True}, clients()])
+@pytest.mark.parametrize(
+    ("more", "how"),
+    [(PREPARED, {}), (TIMED, {}), (AT_ONCE, {"batch": True}), (TIMED, clients()), (CLIENTS, clients())],
+)
 def test_a_filtered_query_goes_before_all_other_ways(workspace, monkeypatch, more, how):
     body = OWN_WAY.replace("def query(self, q, n):", "def filtered_query(self, q, filter, n):")
     body = body.replace("q.filter", "filter").replace("q.vector", "q")
@@ -225,47 +225,6 @@ def test_mistakes_with_filters_are_one_line(workspace):
     assert done.returncode == 0 and "algorithm 'plain' is skipped: Plugin takes no filters" in done.stderr
     done = workspace.run("--algorithm", "plain", "--filter", "uniform:0.5", "--post-filter", "20")
     assert done.returncode == 0 and "completeness 1.0000" in done.stdout
-
-
-def test_what_shows_results_shows_those_with_filters(workspace):
-    workspace.add_plugin("exact", **EXACT)
-    workspace.add_plugin("plain", UNFILTERED)
-    assert workspace.run("--algorithm", "exact", "--filter", "uniform:0.5,uniform:0.02").returncode == 0
-    post = ("--algorithm", "plain", "--filter", "uniform:0.5", "--post-filter", "3")
-    assert workspace.run(*post).returncode == 0
-
-    def call(program, *words):
-        done = call_program(f"{program}.py", *words, env=workspace.environment)
-        assert done.returncode == 0 and not done.stderr, done.stderr
-        return done.stdout
-
-    drawn = call("plot", "--dataset", "tiny")
-    assert (
-        "left out: filter-uniform-0.02 (1 point)" in drawn
-        and "drawn: one process, filter-uniform-0.5" in drawn
-    )
-    assert "algorithms: 2" in drawn
-    assert "panels: 2" in call("plot", "--dataset", "tiny", "--facet", "filter")
-    assert "points: 3" in call("plot", "--dataset", "tiny", "--series", "all", "-x", "completeness")
-    call("data_export", "--output", "all.csv")
-    with (workspace.path / "all.csv").open() as file:
-        rows = {row["algorithm"]: row for row in csv.DictReader(file)}
-    assert rows["plain-post3-filter-uniform-0.5"]["filter"] == "uniform:0.5"
-    assert float(rows["plain-post3-filter-uniform-0.5"]["short"]) > 0
-    assert float(rows["exact-filter-uniform-0.02"]["completeness"]) == 1
-    call("report", "--dataset", "tiny")
-    text = (workspace.path / "reports/tiny/report.md").read_text()
-    assert "exact-filter-uniform-0.02" in text and "Which strategy under filters:" in text
-    assert "-filters.md" in call("plot", "--dataset", "tiny", "--filters")
-    call("create_website", "--outputdir", "site")
-    listed = call(
-        "compare",
-        "results/tiny/10/exact-filter-uniform-0.5",
-        "results/tiny/10/plain-post3-filter-uniform-0.5",
-        "--at-recall",
-        "0.1",
-    )
-    assert "ExactScan" in listed or "exact" in listed
 
 
 def test_results_are_judged_by_the_truth_under_their_filter(workspace, capsys):

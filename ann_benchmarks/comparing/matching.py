@@ -4,9 +4,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from statistics import fmean, variance
+from statistics import fmean
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.numbers import variance
 from ann_benchmarks.fields.rows import FIELDS
 from ann_benchmarks.statistics.contests import FEWEST_ROUNDS, recall_doubt
 from ann_benchmarks.statistics.differences import (

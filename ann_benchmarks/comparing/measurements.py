@@ -11,9 +11,9 @@ from datetime import datetime
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from statistics import variance
 from typing import Any
 
+from ann_benchmarks.common.numbers import variance
 from ann_benchmarks.common.text import from_json
 from ann_benchmarks.fields.rows import FIELDS
 from ann_benchmarks.results.measurement import has_mean_throughput, numbers, speed_of, throughput

@@ -201,9 +201,9 @@ def finish_panel(axes: Axes, panel: Panel, chart: Chart, number: int) -> None:
 def write_ticks(figure: Figure, grid: Sequence[Axes], name: str, chart: Chart) -> None:
     """Write the ticks that are requested, or those there are, as far as they can be read."""
     if name in chart.shared and chart.columns > 1:
-        figure.draw_without_rendering()
-        end = -1 if name == "x" else 0
-        kept = readable_ticks(getattr(grid[end], f"{name}axis"), name)
+        drawn = getattr(grid[-1 if name == "x" else 0], f"{name}axis")
+        drawn.get_tightbbox()  # its ticks get their places
+        kept = readable_ticks(drawn, name)
         for axes in grid:
             getattr(axes, f"{name}axis").set_ticks(kept)
     for axes, panel in zip(grid, chart.panels, strict=True):

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Hashable, Iterable
-from statistics import fmean, variance
+from statistics import fmean
 
-from ann_benchmarks.common.numbers import KIB, counted
+from ann_benchmarks.common.numbers import KIB, counted, variance
 from ann_benchmarks.statistics.differences import SESSIONS, Noise
 
 from .at_recall import built_index, is_known, speed_of_run

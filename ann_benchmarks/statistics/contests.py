@@ -8,9 +8,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from statistics import fmean, stdev
+from statistics import fmean
 
-from ann_benchmarks.common.numbers import three_digits
+from ann_benchmarks.common.numbers import three_digits, variance
 
 from .differences import (
     ERROR_RATE,
@@ -252,7 +252,7 @@ def recall_doubt(first: Standing, second: Standing) -> float:
     """
     parts = first.recall_shifts, second.recall_shifts
     if len(parts[0]) == len(parts[1]) >= FEWEST_PARTS:
-        return stdev(a - b for a, b in zip(*parts, strict=True)) / math.sqrt(len(parts[0]))
+        return math.sqrt(variance(a - b for a, b in zip(*parts, strict=True)) / len(parts[0]))
     return math.hypot(first.recall_error, second.recall_error)
 
 

@@ -6,8 +6,10 @@ Everything is done with logarithms: a difference is a ratio, and noise is a shar
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, variance
+from statistics import fmean
 from typing import NamedTuple
+
+from ann_benchmarks.common.numbers import variance
 
 from .distributions import student_quantile, student_two_sided
 from .intervals import independent_count

@@ -1,13 +1,15 @@
 """The beta distribution, and from it Student's t: quantiles, and chances of what is beyond a value."""
 
 import math
+from collections.abc import Callable
 from functools import cache
 from statistics import NormalDist
 
 _SMALL = 1e-300
 _PRECISION = 1e-14
 _NORMAL_FROM = 500.0  # parameters, from which on its skewness is below a tenth
-_STEPS = 40
+_STEPS = 100
+_CLOSE = 1e-12
 
 
 def incomplete_beta(x: float, a: float, b: float) -> float:
@@ -28,11 +30,12 @@ def beta_quantile(share: float, a: float, b: float) -> float:
     spread = math.sqrt(mean * (1 - mean) / (a + b + 1))
     if min(a, b) >= _NORMAL_FROM:
         return mean + NormalDist().inv_cdf(share) * spread
-    low, high = 0.0, 1.0
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if incomplete_beta(middle, a, b) < share else (low, middle)
-    return high
+    logarithm = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+
+    def find_density(x: float) -> float:
+        return math.exp(logarithm + (a - 1) * math.log(x) + (b - 1) * math.log1p(-x))
+
+    return _find(float(share), lambda x: incomplete_beta(x, a, b), find_density, (0.0, mean, 1.0))
 
 
 def student_two_sided(t: float, freedom: float) -> float:
@@ -54,10 +57,32 @@ def student_quantile(share: float, freedom: float) -> float:
     low, high = 0.0, 1.0
     while 1 - student_two_sided(high, freedom) / 2 < share:
         low, high = high, 2 * high
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if 1 - student_two_sided(middle, freedom) / 2 < share else (low, middle)
-    return high
+    logarithm = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2) - math.log(math.pi * freedom) / 2
+
+    def find_density(t: float) -> float:
+        return math.exp(logarithm - (freedom + 1) / 2 * math.log1p(t * t / freedom))
+
+    places = (low, (low + high) / 2, high)
+    return _find(share, lambda t: 1 - student_two_sided(t, freedom) / 2, find_density, places)
+
+
+def _find(
+    share: float,
+    find_chance: Callable[[float], float],
+    find_density: Callable[[float], float],
+    places: tuple[float, float, float],
+) -> float:
+    """Return the value with a chance, which lies between the first and the last of three places."""
+    low, found, high = places
+    for _ in range(_STEPS):  # Newton's, or a halving where it would lead out
+        error = find_chance(found) - share
+        low, high = (low, found) if error > 0 else (found, high)
+        before, found = found, found - error / max(find_density(found), _SMALL)
+        if found != before and not low < found < high:
+            found = (low + high) / 2
+        if abs(found - before) <= _CLOSE * found:
+            break
+    return found
 
 
 def _fraction(x: float, a: float, b: float) -> float:

@@ -4,12 +4,12 @@ import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import pairwise
-from statistics import fmean, variance
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
 
-from ann_benchmarks.common.numbers import figure_text
+from ann_benchmarks.common.numbers import figure_text, variance
 
 from .distributions import incomplete_beta, student_quantile
 

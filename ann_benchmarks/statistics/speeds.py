@@ -9,7 +9,9 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from statistics import fmean, variance
+from statistics import fmean
+
+from ann_benchmarks.common.numbers import variance
 
 from .differences import SESSIONS, Estimate
 from .intervals import NORMAL, Interval

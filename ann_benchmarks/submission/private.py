@@ -158,12 +158,8 @@ class Private:
     def facts_in(self, text: str, allowed: str = "") -> Iterator[str]:
         """Yield the kind of each fact that stands in a text, and not within what is allowed."""
         spans = [match.span() for match in re.finditer(re.escape(allowed), text)] if allowed else []
-        for rule in self._rules:
-            found = (
-                fact_of(match)
-                for match in rule.pattern.finditer(text)
-                if rule.is_sought and rule.accepts(match)
-            )
+        for rule in (rule for rule in self._rules if rule.is_sought):
+            found = (fact_of(match) for match in rule.pattern.finditer(text) if rule.accepts(match))
             if any(not any(first <= start and end <= last for first, last in spans) for start, end in found):
                 yield rule.kind
 
