@@ -17,6 +17,7 @@ from ann_benchmarks.jobs.events import PointDone
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import MOST_ROUNDS, Contender, Rounds
 from ann_benchmarks.measure.turns_taken import TurnsTaken
+from ann_benchmarks.results.file import read_attributes
 from ann_benchmarks.results.measurement import speed_of
 from ann_benchmarks.statistics.contests import FEWEST_ROUNDS, Ratio, contest
 from ann_benchmarks.statistics.differences import ERROR_RATE
