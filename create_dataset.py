@@ -230,18 +230,18 @@ def main() -> int:
 def create_from_postgres(args: argparse.Namespace) -> None:
     """Copy vectors, and attributes if there are any, out of a table, and make the dataset of them."""
     from algorithms.postgres.errors import PostgresError
-    from algorithms.postgres.table.reading import copy_table
+    from algorithms.postgres.table.reading import VectorTable, copy_table
 
     check_name(args.name, args.force)
+    if args.distance is not None and args.distance not in METRICS:
+        raise UserError(f"unknown metric '{args.distance}'; use one of {', '.join(METRICS)}")
     names = str(args.attributes).split(",") if args.attributes else ()
+    source = VectorTable(args.from_postgres, args.table, args.column, names, args.sample, args.seed)
     DATA_FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{args.name}.", dir=DATA_FOLDER) as folder:
         with disk_errors(Path(folder)):
             try:
-                copied = copy_table(
-                    args.from_postgres, args.table, args.column, Path(folder),
-                    args.distance or "", args.sample, names, args.seed,
-                )  # fmt: skip
+                copied = copy_table(source, Path(folder), args.distance or "")
             except PostgresError as error:
                 raise UserError(str(error)) from None
         print(copied.describe())

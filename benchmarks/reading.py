@@ -9,7 +9,7 @@ from ann_benchmarks.algorithms.postgres import catalog
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.table import VectorColumn
 from ann_benchmarks.algorithms.postgres.table.loading import load_whole
-from ann_benchmarks.algorithms.postgres.table.reading import copy_table
+from ann_benchmarks.algorithms.postgres.table.reading import VectorTable, copy_table
 from ann_benchmarks.data.vectors.opening import open_rows
 
 from .harness import Case, Figures, Goal
@@ -43,7 +43,7 @@ def read(server: LocalServer, rows: int, folder: Path, number: int) -> Figures:
     url = f"postgresql:///{place['dbname']}?" + "&".join(
         f"{name}={place[name]}" for name in ("host", "port", "user")
     )
-    cost = cost_of(partial(copy_table, url, TABLE, "embedding", folder))
+    cost = cost_of(partial(copy_table, VectorTable(url, TABLE, "embedding"), folder))
     return {"rows/s": rows / cost.wall, "CPU s here": cost.cpu}
 
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from algorithms.postgres.errors import PostgresError
-from algorithms.postgres.table.reading import FoundIndex, copy_table
+from algorithms.postgres.table.reading import FoundIndex, VectorTable, copy_table
 from ann_benchmarks.data.vectors import open_source
 from ann_benchmarks.data.vectors.sparse import open_csr
 from ann_benchmarks.definitions.configs import OWN_INDEX, read_configs
@@ -33,6 +33,10 @@ def table(server):
         connection.execute("DROP SCHEMA own CASCADE")
 
 
+def copy(url, table, column, folder, metric="", sample=None, names=(), seed=1):
+    return copy_table(VectorTable(url, table, column, names, sample, seed), folder, metric)
+
+
 VALUES = np.arange(6, dtype=np.float32).reshape(3, 2)
 
 
@@ -53,7 +57,7 @@ def test_every_type_of_vectors_is_copied(table, tmp_path, kind, values, expected
     run(f"CREATE TABLE own.items (id int, embedding {kind})")
     for number, value in enumerate(values):
         run(f"INSERT INTO own.items VALUES ({number}, '{value}')")
-    copied = copy_table(url, "own.items", "embedding", tmp_path)
+    copied = copy(url, "own.items", "embedding", tmp_path)
     assert (copied.rows, copied.of_rows, dict(copied.left_out), copied.metric) == (3, 3, {}, "")
     found = np.concatenate([block for _, block in open_source(str(copied.vectors)).blocks()])
     assert found.dtype == expected.dtype
@@ -64,13 +68,13 @@ def test_sparse_vectors_are_copied(table, tmp_path):
     run, url = table
     run("CREATE TABLE own.items (embedding sparsevec)")
     run("INSERT INTO own.items VALUES ('{1:1.5,7:2}/9'), ('{}/9'), ('{9:-3}/9'), ('{1:1}/8')")
-    copied = copy_table(url, "own.items", "embedding", tmp_path)
+    copied = copy(url, "own.items", "embedding", tmp_path)
     rows = open_csr(copied.vectors)
     assert rows.shape == (3, 9) and dict(copied.left_out) == {"of another dimension": 1}
     found = rows[:]
     assert found.indptr.tolist() == [0, 2, 2, 3] and found.indices.tolist() == [0, 6, 8]
     assert found.data.tolist() == [1.5, 2, -3]
-    copied = copy_table(url, "own.items", "embedding", tmp_path, "angular")
+    copied = copy(url, "own.items", "embedding", tmp_path, "angular")
     assert copied.rows == 2 and copied.left_out["of zeros, which have no angle"] == 1
 
 
@@ -82,7 +86,7 @@ def test_what_cannot_be_used_is_left_out_and_counted(table, tmp_path):
         ('[1,2,3]', 2, now(), '{}', 'c'), ('[3,4]', NULL, now(), '{}', 'd'), ('[0,0]', 3, now(), '{}', 'e'),
         ('[5,6]', 8, '2026-01-03', '{}', 'f')""")
     names = ["tenant", "day", "tags", "Who"]
-    copied = copy_table(url, 'own."Odd name"', "embedding", tmp_path, "angular", None, names)
+    copied = copy(url, 'own."Odd name"', "embedding", tmp_path, "angular", None, names)
     assert copied.describe() == (
         "copied 2 of about 6 rows; left out: 1 without a vector, 1 of another dimension,"
         " 1 without an attribute, 1 of zeros, which have no angle"
@@ -102,13 +106,13 @@ def test_a_sample_has_every_row_as_likely(table, tmp_path):
             run("ANALYZE own.items")
         taken: Counter[int] = Counter()
         for seed in range(20):
-            copied = copy_table(url, "own.items", "embedding", tmp_path, "euclidean", sample, (), seed)
+            copied = copy(url, "own.items", "embedding", tmp_path, "euclidean", sample, (), seed)
             assert 0.7 * sample < copied.rows < 1.3 * sample
             taken.update(np.load(copied.vectors)[:, 0].astype(int).tolist())
         ids = np.array(list(taken.elements()))
         assert abs(ids.mean() - 20_000) < 6 * 11_547 / np.sqrt(len(ids) / 2)
         assert np.histogram(ids, 10)[0].min() > 0.7 * len(ids) / 10
-    once, again = (copy_table(url, "own.items", "embedding", tmp_path, "", 400, (), 5).rows for _ in range(2))
+    once, again = (copy(url, "own.items", "embedding", tmp_path, "", 400, (), 5).rows for _ in range(2))
     assert once == again
 
 
@@ -124,8 +128,8 @@ def test_views_and_partitions_are_tables_too(table, tmp_path, kind):
         run("ANALYZE own.items")
     else:
         run(f"CREATE {kind} own.items AS {query}")
-    assert copy_table(url, "own.items", "embedding", tmp_path).rows == 1000
-    assert 20 < copy_table(url, "own.items", "embedding", tmp_path, "", 100).rows < 200
+    assert copy(url, "own.items", "embedding", tmp_path).rows == 1000
+    assert 20 < copy(url, "own.items", "embedding", tmp_path, "", 100).rows < 200
 
 
 def test_the_index_that_is_there_is_found(table, tmp_path):
@@ -136,7 +140,7 @@ def test_the_index_that_is_there_is_found(table, tmp_path):
     run("CREATE INDEX half ON own.items USING hnsw ((embedding::halfvec(2)) halfvec_l2_ops)")
     run("CREATE INDEX part ON own.items USING hnsw (embedding vector_ip_ops) WHERE embedding IS NOT NULL")
     run("CREATE INDEX lists ON own.items USING ivfflat (embedding vector_ip_ops) WITH (lists = 3)")
-    copied = copy_table(url, "own.items", "embedding", tmp_path)
+    copied = copy(url, "own.items", "embedding", tmp_path)
     assert copied.metric == "angular"
     assert copied.indexes == [
         FoundIndex("graph", "pgvector_hnsw", {"M": 8, "efConstruction": 64}, "angular"),
@@ -152,17 +156,17 @@ def test_nothing_is_written_and_no_password_is_said(table, tmp_path, caplog):
     for message, at, place in (
         ("cannot connect to PostgreSQL", "postgresql://me:s3cret@127.0.0.1:1/x", ("items", "embedding")),
         ("cannot connect to PostgreSQL", "postgresql://me:s3cret@[broken/x", ("items", "embedding")),
-        ("there is no table", url, ("own.other", "embedding")),
-        ("there is no table", url, ("own.items; DROP TABLE own.items", "embedding")),
+        ("the server has no table", url, ("own.other", "embedding")),
+        ("the server has no table", url, ("own.items; DROP TABLE own.items", "embedding")),
         ("has no column nothing: it has embedding, price", url, ("own.items", "nothing")),
         ("is of type numeric: name a vector; columns with vectors: embedding", url, ("own.items", "price")),
         ("has no row with a vector", url, ("own.items", "embedding")),
     ):
         with pytest.raises(PostgresError, match=message) as error:
-            copy_table(at, *place, tmp_path)
+            copy(at, *place, tmp_path)
         assert "s3cret" not in str(error.value) and "\n" not in str(error.value)
     with pytest.raises(PostgresError, match="price of own.items is of type numeric: attributes are"):
-        copy_table(url, "own.items", "embedding", tmp_path, attributes=["price"])
+        copy(url, "own.items", "embedding", tmp_path, names=["price"])
     assert "s3cret" not in caplog.text
 
 

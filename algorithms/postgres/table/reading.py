@@ -91,50 +91,53 @@ class TableCopy:
         )
 
 
-def copy_table(
-    url: str,
-    table: str,
-    column: str,
-    folder: Path,
-    metric: str = "",
-    sample: int | None = None,
-    attributes: Sequence[str] = (),
-    seed: int = 1,
-) -> TableCopy:
-    """Copy a column of vectors, and columns of attributes, in one read-only transaction.
+@dataclass(frozen=True)
+class VectorTable:
+    """Where vectors are: a column of a table, or of a view, named as in SQL, with its schema where needed."""
 
-    `table` is as in SQL, with its schema where needed; `metric` "" is that of the first index; `sample` is
-    about how many rows, drawn at random.
-    PostgresError, on one line and without the password, says what the server or the table lacks.
+    url: str
+    table: str
+    column: str
+    attributes: Sequence[str] = ()  # further columns
+    sample: int | None = None  # about how many rows, drawn at random; None: all
+    seed: int = 1
+
+
+def copy_table(source: VectorTable, folder: Path, metric: str = "") -> TableCopy:
+    """Copy vectors and attributes into a folder, in one read-only transaction.
+
+    `metric` "" is that of the first index. PostgresError, on one line and without the password, says what the
+    server or the table lacks.
     """
     try:
-        connection = psycopg.connect(url, application_name="ann-benchmarks")
+        connection = psycopg.connect(source.url, application_name="ann-benchmarks")
     except psycopg.Error as error:
-        raise PostgresError(f"cannot connect to PostgreSQL: {_without_url(error, url)}") from None
+        raise PostgresError(f"cannot connect to PostgreSQL: {_hide_password(error, source.url)}") from None
     with closing(connection):
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.read_only = True
         try:
-            source = _Source(connection, table, column, attributes)
-            return source.copy(folder, metric, sample, seed)
+            return _OpenTable(connection, source).copy(folder, metric)
         except psycopg.Error as error:
-            raise PostgresError(f"{table} cannot be read: {message_of(error)}") from None
+            raise PostgresError(f"{source.table} cannot be read: {message_of(error)}") from None
 
 
-def _without_url(error: psycopg.Error, url: str) -> str:
+def _hide_password(error: psycopg.Error, url: str) -> str:
     """Return libpq's message: it repeats a URL that it cannot read, with the password."""
     text = " ".join(str(error).split()).replace(url, "the URL")
     return re.sub(r"//[^/@\s\"]*@", "//", text)
 
 
-class _Source:
+class _OpenTable:
     """A table with its columns, of which a transaction sees one state."""
 
-    def __init__(self, connection: psycopg.Connection[Any], table: str, column: str, names: Sequence[str]):
-        self._connection, self._table, self._column = connection, table, column
-        found = self._row("SELECT to_regclass(%s)::oid", table)[0]
+    def __init__(self, connection: psycopg.Connection[Any], source: VectorTable) -> None:
+        self._connection, self._source, self._table = connection, source, source.table
+        found = self._row("SELECT to_regclass(%s)::oid", self._table)[0]
         if found is None:
-            raise PostgresError(f"there is no table {table} here: write it as in SQL, such as schema.items")
+            raise PostgresError(
+                f"the server has no table {self._table}: write it as in SQL, such as schema.items"
+            )
         self._oid = found
         self._types = {
             name: (number, kind)
@@ -145,12 +148,13 @@ class _Source:
                 (self._oid,),
             )
         }
-        self._number, self._kind = self._known(column)
+        self._number, self._kind = self._known(source.column)
         if self._kind not in WRITERS:
             vectors = [name for name, (_, kind) in self._types.items() if kind in WRITERS]
             more = f"; columns with vectors: {', '.join(vectors)}" if vectors else ""
-            raise PostgresError(f"column {column} of {table} is of type {self._kind}: name a vector{more}")
-        self._attributes = [(name, self._cast(name)) for name in names]
+            where = f"column {source.column} of {self._table}"
+            raise PostgresError(f"{where} is of type {self._kind}: name a vector{more}")
+        self._attributes = [(name, self._cast(name)) for name in source.attributes]
 
     def _row(self, query: str, *values: Any) -> Any:
         return self._connection.execute(query, values).fetchone()
@@ -170,16 +174,17 @@ class _Source:
             " timestamps or arrays of whole numbers"
         )
 
-    def copy(self, folder: Path, metric: str, sample: int | None, seed: int) -> TableCopy:
+    def copy(self, folder: Path, metric: str) -> TableCopy:
+        """Copy its rows; `metric` "" is that of the first index."""
         indexes = list(self._indexes())
         metric = metric or (indexes[0].metric if indexes else "")
         rows, pages, kind = self._size()
-        query = self._statement(rows, pages if kind in _TABLES else 0, sample, seed)
+        query = self._statement(rows, pages if kind in _TABLES else 0)
         writer = WRITERS[self._kind](folder, metric == "angular")
         columns: list[list[Any]] = [[] for _ in self._attributes]
         left_out: Counter[str] = Counter()
         types = [_BYTES, *(_OIDS[cast] for _, cast in self._attributes)]
-        expected = rows if sample is None else min(rows, sample)
+        expected = min(rows, self._source.sample or rows)
         bar = progress_bar(expected, f"copying {self._table}")
         with bar, self._connection.cursor() as cursor, cursor.copy(query) as copied:
             copied.set_types(types)
@@ -197,7 +202,7 @@ class _Source:
                         values.append(other)
         taken = writer.close()
         if not taken:
-            raise PostgresError(f"{self._table} has no row with a vector in {self._column}")
+            raise PostgresError(f"{self._table} has no row with a vector in {self._source.column}")
         path = self._write_attributes(folder, columns) if self._attributes else None
         return TableCopy(writer.path, path, metric, taken, rows, left_out, indexes)
 
@@ -227,12 +232,12 @@ class _Source:
     def _name(self) -> str:
         return str(self._row("SELECT %s::oid::regclass::text", self._oid)[0])
 
-    def _statement(self, rows: int, pages: int, sample: int | None, seed: int) -> sql.Composed:
+    def _statement(self, rows: int, pages: int) -> sql.Composed:
         """Write the COPY. A small sample of a large table reads about one page a row, not the table.
 
         Each row is as likely as any other: its page is drawn, then the row, both with the same probability.
         """
-        clauses = ""
+        clauses, sample, seed = "", self._source.sample, self._source.seed
         if sample is not None and sample < rows:
             share, page_share = sample / rows, 1.0
             if sample * _LARGE < rows and pages:
@@ -240,7 +245,7 @@ class _Source:
                 clauses = f" TABLESAMPLE SYSTEM ({100 * page_share!r}) REPEATABLE ({seed})"
             self._connection.execute("SELECT setseed(%s)", (seed % 1000 / 1000,))
             clauses += f" WHERE random() < {share / page_share!r}"
-        columns = [sql.Identifier(self._column)]
+        columns = [sql.Identifier(self._source.column)]
         casts = [
             sql.SQL("{}::{}").format(sql.Identifier(name), sql.SQL(cast)) for name, cast in self._attributes
         ]
