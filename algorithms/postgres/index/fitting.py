@@ -109,13 +109,12 @@ class IndexedTable:
             vector, conditions = q.vector, conditions_of(q.filter, self._indexes.kinds)
         where = conditions.clause if conditions else ""
         source = RowSource(self.table.name, where, RETURNED_COLUMNS[self._options.payload])
-        session = self._indexes.session_of_queries(bool(where))
         statement = QueryStatement(
             self.server.connection_parameters(),
             query_sql(source, self._form, n, self._metric, self.column, rerank),
             self.column,
             self.column.literal(vector),
-            {**session, **self._session_settings, **settings},
+            {**self._indexes.session_of_queries(bool(where)), **self._session_settings, **settings},
             self._indexes.whole.name if self._indexes.whole else None,
             self._extension.all_names,
             conditions,
@@ -152,22 +151,20 @@ class IndexedTable:
 
     def facts(self) -> dict[str, Any]:
         """Return what is stored of it: versions, sizes, parts of the build time."""
-        load_seconds = self.table.load_seconds if self.table else 0.0
-        build_seconds = self._indexes.seconds
+        load, build = self.table.load_seconds if self.table else 0.0, self._indexes.seconds
         return {
             **self._facts,
             **self._indexes.facts,
-            "build_time": load_seconds + build_seconds,
-            "load_time": load_seconds,
-            "index_build_time": build_seconds,
+            "build_time": load + build,
+            "load_time": load,
+            "index_build_time": build,
             "index_size": self._indexes.kib,
         }
 
     def cool(self) -> None:
         """Stop a server of ours and drop its files from the system's cache."""
         folder = self.server.data_folder
-        if folder is not None:
-            self.server.stop()
+        self.server.stop()
         self._facts["caches_dropped"] = folder is not None and drop_from_cache(folder)
 
     def resume(self) -> bool:
