@@ -48,12 +48,14 @@ def honest() -> HonestBundle:
     return HonestBundle(measured_loads() / "bundle")
 
 
-@pytest.mark.parametrize("tampering", filter(is_in_memory, EVERY), ids=lambda tampering: tampering.name)
+@pytest.mark.parametrize("tampering", [*filter(is_in_memory, EVERY)], ids=lambda tampering: tampering.name)
 def test_a_tampering_with_a_point_is_refused(honest: HonestBundle, tampering: Tampering):
     assert honest.sees(tampering)
 
 
-@pytest.mark.parametrize("tampering", filterfalse(is_in_memory, EVERY), ids=lambda tampering: tampering.name)
+@pytest.mark.parametrize(
+    "tampering", [*filterfalse(is_in_memory, EVERY)], ids=lambda tampering: tampering.name
+)
 def test_what_only_a_load_has_cannot_be_changed(loads: Path, tampering: Tampering):
     tampering.change(loads)
     remake(loads)
