@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 
 from ann_benchmarks.results.attributes import ALL
+from ann_benchmarks.submission.contents import readme
 from ann_benchmarks.submission.files import files_in, sha256_of
 from ann_benchmarks.submission.manifest import MANIFEST, BundledFile, read_manifest, write_manifest
 
@@ -109,13 +110,16 @@ def attributes(path: Path) -> dict[str, Any]:
 
 def remake(folder: Path, **changes: Any) -> None:
     """Write the manifest again with the hashes of what lies there, as one who tampers would; with changes."""
-    manifest = read_manifest(folder)
+    manifest = replace(read_manifest(folder), **changes)
+    if changes:
+        servers = json.loads((folder / "system.json").read_text())["servers"]
+        (folder / "README.md").write_text(readme(manifest, servers))
     files = {
         name: BundledFile(sha256_of(folder / name), (folder / name).stat().st_size)
         for name in files_in(folder)
         if name != MANIFEST
     }
-    write_manifest(folder, replace(manifest, files=files, **changes))
+    write_manifest(folder, replace(manifest, files=files))
 
 
 def set_attributes(path: Path, in_text: bool = True, **values: Any) -> None:

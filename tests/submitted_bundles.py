@@ -1,5 +1,7 @@
 """Bundles by their layout, with results of known recall, for tests of what is shown of them."""
 
+import re
+
 import h5py
 import numpy as np
 import pytest
@@ -64,7 +66,9 @@ def put_result(folder, dataset, series, arguments, recall, qps, **attrs):
     attrs |= {"build_arguments": '["euclidean", {"M": 16}]', "algo": series.label}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        path = make_result(dataset, series.folder, arguments, truth, recall, 1 / qps, **attrs)
+        path = make_result(
+            dataset, re.sub("[<>]", "_", series.folder), arguments, truth, recall, 1 / qps, **attrs
+        )
         with h5py.File(path, "r+") as file:
             file.attrs["truth"] = truth_mark(truth)
         return str(path)

@@ -48,12 +48,14 @@ def honest() -> HonestBundle:
     return HonestBundle(measured_loads() / "bundle")
 
 
-@pytest.mark.parametrize("tampering", filter(is_in_memory, EVERY), ids=lambda tampering: tampering.name)
+@pytest.mark.parametrize("tampering", [*filter(is_in_memory, EVERY)], ids=lambda tampering: tampering.name)
 def test_a_tampering_with_a_point_is_refused(honest: HonestBundle, tampering: Tampering):
     assert honest.sees(tampering)
 
 
-@pytest.mark.parametrize("tampering", filterfalse(is_in_memory, EVERY), ids=lambda tampering: tampering.name)
+@pytest.mark.parametrize(
+    "tampering", [*filterfalse(is_in_memory, EVERY)], ids=lambda tampering: tampering.name
+)
 def test_what_only_a_load_has_cannot_be_changed(loads: Path, tampering: Tampering):
     tampering.change(loads)
     remake(loads)
@@ -65,14 +67,14 @@ def test_what_only_a_load_has_cannot_be_changed(loads: Path, tampering: Tamperin
 def test_a_small_tier_may_be_off_by_what_is_not_corrected(bundle: Path, available: float):  # noqa: F811
     on_a_tier(available)(bundle)
     remake(bundle)
-    assert found(bundle).keys() <= {"claims", "complete", "report"}
+    assert found(bundle).keys() <= {"claims", "complete", "report", "system"}
 
 
 def test_rounds_may_differ_by_more_than_noise(loads: Path):
     for path in loads.glob(f"results/*/*/{TURNS}/*.hdf5"):
         set_attributes(path, runs_disagree=True)
     remake(loads)
-    assert found(loads) == {}
+    assert found(loads).keys() <= {"report"}
 
 
 def test_an_objective_that_is_kept_passes(loads: Path):

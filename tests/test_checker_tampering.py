@@ -41,12 +41,14 @@ def honest() -> HonestBundle:
     return HonestBundle(measured() / "bundle")
 
 
-@pytest.mark.parametrize("tampering", filter(is_in_memory, EVERY), ids=lambda tampering: tampering.name)
+@pytest.mark.parametrize("tampering", [*filter(is_in_memory, EVERY)], ids=lambda tampering: tampering.name)
 def test_a_tampering_with_a_point_is_refused(honest: HonestBundle, tampering: Tampering):
     assert honest.sees(tampering)
 
 
-@pytest.mark.parametrize("tampering", filterfalse(is_in_memory, EVERY), ids=lambda tampering: tampering.name)
+@pytest.mark.parametrize(
+    "tampering", [*filterfalse(is_in_memory, EVERY)], ids=lambda tampering: tampering.name
+)
 def test_a_tampering_is_refused_also_with_a_remade_manifest(bundle: Path, tampering: Tampering):  # noqa: F811
     tampering.change(bundle)
     findings = Findings()

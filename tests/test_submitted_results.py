@@ -239,7 +239,7 @@ def test_no_copy_can_run_what_a_stranger_has_written(tmp_path):
         "report/a.png": "x",
     }
     bundle = small_bundle(
-        tmp_path / "b", texts=texts | {"logs/y.HTML": page, "logs/#?.md": "x", "logs/x.svg.txt": "own"}
+        tmp_path / "b", texts=texts | {"logs/y.HTML": page, "logs/#%.md": "x", "logs/x.svg.txt": "own"}
     )
     create_submissions_site(tmp_path / "site", [bundle])
     copies = tmp_path / "site/bundles/b"
@@ -250,13 +250,13 @@ def test_no_copy_can_run_what_a_stranger_has_written(tmp_path):
         "logs/y.HTML.txt",
         "logs/run.log.txt",
         "report/a.png",
-        "logs/#?.md",
+        "logs/#%.md",
     } < names
     assert {Path(name).suffix for name in names} == {".html", ".txt", ".md", ".json", ".hdf5", ".png"}
     text = (copies / "report/report.html").read_text()
     assert text.startswith('<!doctype html><meta charset="utf-8"><meta http-equiv="Content-Security-Policy"')
     assert "default-src 'none'" in text and len(re.findall("http-equiv", text, re.IGNORECASE)) == 1
-    assert links_of(tmp_path / "site/b.html") >= {"bundles/b/logs/#?.md", "bundles/b/logs/x.svg.txt.txt"}
+    assert links_of(tmp_path / "site/b.html") >= {"bundles/b/logs/#%.md", "bundles/b/logs/x.svg.txt.txt"}
     assert (copies / "logs/x.svg.txt").read_text() == "own"
 
 

@@ -20,7 +20,7 @@ from .points import CheckedPoint
 
 @cache
 def requested(command: str) -> tuple[Request, bool] | None:
-    """Return what a command line of run.py requests, and whether that is all of it; None if it is another program's.
+    """Return what a command line of run.py requests, and whether that is all of it; None for any other.
 
     An experiment has more options in its file.
     """
