@@ -1,11 +1,10 @@
-"""Every command, killed at random moments on a loaded machine: python -m tests.kill_commands --kills 50.
+"""Every command, killed at random moments: what a user would complain about.
 
 Each command runs in a folder of its own, with a TMPDIR of its own. It gets SIGINT, SIGTERM or SIGKILL, alone
 or with all processes of its group, at a moment drawn from its first five seconds, or from all of its time
 where it takes less. Counted is what a user would complain about. The same seed draws the same moments.
 """
 
-import argparse
 import os
 import random
 import shutil
@@ -14,9 +13,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,7 +23,7 @@ import numpy as np
 from ann_benchmarks.installing.export import CHECKOUT_MARKS
 
 from .plotting_data import make_result
-from .programs import temporary_folder, write_config
+from .programs import write_config
 
 ROOT = Path(__file__).parents[1]
 FIRST_SECONDS = 5.0
@@ -36,7 +34,6 @@ PROBLEMS = ("traceback", "status", "hang", "processes", "files")  # what a user 
 TRACES = ("Traceback", "Exception ignored", "Fatal Python error")
 # What is shown of a command that has not begun; "KeyboardInterrupt" follows where there was not yet a line.
 FIRST_LINES = ("from ann_benchmarks.common.beginning import begin", "if __name__ ==", "KeyboardInterrupt")
-COLUMNS = ("command", "cases", "ended before", "in Python's own start", *PROBLEMS)
 
 PLUGIN = """
 import time
@@ -52,7 +49,7 @@ class Plugin(BaseANN):
 """
 
 COMMANDS = {
-    "run.py": "run.py --local --definitions plugins --dataset tiny --runs 1 --force",
+    "run.py": "run.py --local --definitions plugins --dataset tiny --runs 1 --force --warmup 5",
     "run.py, pgvector": "run.py --local --algorithm pgvector_exact --dataset tiny --runs 1 --force"
     " --clients 2 --duration 0.5 --warmup off",
     "install.py": "install.py --export checkout",
@@ -211,59 +208,11 @@ def make_workplace(folder: Path) -> None:
         os.chdir(before)
 
 
-def kill_often(victim: Victim, kills: int, seed: int, say: Callable[[str], None]) -> Outcome:
+def kill_often(victim: Victim, kills: int, seed: int) -> Outcome:
     """Kill a command at random moments, by each signal in turn."""
     chance, outcome = random.Random(f"{seed} {victim.name}"), Outcome()
     victim.whole_time()  # compiles modules, and makes what is kept
     span = min(FIRST_SECONDS, victim.whole_time())
-    say(f"{victim.name}: {kills} kills in {span:.1f} s")
     for case in range(kills):
         victim.kill(SIGNALS[case % 3], chance.uniform(0, span), chance.random() < 0.5, outcome)
     return outcome
-
-
-@contextmanager
-def load(processes: int) -> Iterator[None]:
-    """Keep so many processes busy meanwhile."""
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
-    try:
-        yield
-    finally:
-        for process in busy:
-            process.kill()
-            process.wait()
-
-
-def table(outcomes: dict[str, Outcome]) -> list[str]:
-    """Return a line for each command, and one for all."""
-    total: Counter[str] = sum((outcome.counts for outcome in outcomes.values()), Counter())
-    counts = {**{name: outcome.counts for name, outcome in outcomes.items()}, "all": total}
-    rows = [COLUMNS, *((name, *(str(each[key]) for key in COLUMNS[1:])) for name, each in counts.items())]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(COLUMNS))]
-    return ["  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)) for row in rows]
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Kill the named commands, or all; return 1 where anything is wrong."""
-    parser = argparse.ArgumentParser(prog="python -m tests.kill_commands", description=__doc__)
-    add = parser.add_argument
-    add("--kills", type=int, default=50, help="of each command (default %(default)s)")
-    add("--seed", type=int, default=1)
-    add("--load", type=int, default=2 * (os.cpu_count() or 1), help="busy processes (default %(default)s)")
-    add("--parallel", type=int, default=3, help="commands at the same time (default %(default)s)")
-    add("--only", nargs="+", choices=COMMANDS, default=list(COMMANDS), help="(default: all)")
-    args = parser.parse_args(arguments)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # which those it starts inherit
-    with temporary_folder() as folder, load(args.load), ThreadPoolExecutor(args.parallel) as pool:
-        victims = [Victim(name, folder / str(place)) for place, name in enumerate(args.only)]
-        jobs = {each.name: pool.submit(kill_often, each, args.kills, args.seed, print) for each in victims}
-        outcomes = {name: job.result() for name, job in jobs.items()}
-    for name, outcome in outcomes.items():
-        for detail in outcome.details:
-            print(f"--- {name}: {detail}")
-    print(*table(outcomes), sep="\n")
-    return any(outcome.counts[problem] for outcome in outcomes.values() for problem in PROBLEMS)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

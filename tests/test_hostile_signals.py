@@ -10,13 +10,14 @@ from textwrap import dedent
 
 import pytest
 
-from .kill_commands import COMMANDS, PROBLEMS, Victim, command_line, environment_of, kill_often, load
+from .kill_commands import COMMANDS, PROBLEMS, Victim, command_line, environment_of, kill_often
 from .programs import temporary_folder, until, without_others
 from .test_run import SIX_POINTS, SLOW, finished
 
 pytestmark = pytest.mark.thorough
 
 ROOT = Path(__file__).parents[1]
+KILLS = "ANN_BENCHMARKS_TEST_KILLS"
 INTERRUPTED_IMPORT = """
 import os, signal, time
 os.kill(os.getpid(), signal.{name})
@@ -173,9 +174,9 @@ def test_a_worker_that_is_ended_in_a_finalizer_ends(workspace) -> None:
     assert done.returncode == 1 and line.startswith("failed: kept()") and Path("done").exists()
 
 
-@pytest.mark.parametrize("name", ["run.py", "compare.py"])
-def test_a_sample_of_random_kills(name: str) -> None:
-    """tests/kill_commands.py kills all of them more often."""
-    with temporary_folder() as folder, load(2):
-        outcome = kill_often(Victim(name, folder / "work"), 3, seed=3, say=print)
+@pytest.mark.parametrize("name", COMMANDS if KILLS in os.environ else ["run.py", "compare.py"])
+def test_random_kills(name: str) -> None:
+    """A sample; with ANN_BENCHMARKS_TEST_KILLS all commands are killed so often."""
+    with temporary_folder() as folder:
+        outcome = kill_often(Victim(name, folder / "work"), int(os.environ.get(KILLS, "3")), seed=3)
     assert not any(outcome.counts[problem] for problem in PROBLEMS), outcome.details

@@ -182,30 +182,25 @@ def test_each_turn_has_its_settings_on_one_index(tmp_path, monkeypatch, own_serv
         assert stored.get("enable_sort", "on") == chosen["enable_sort"]  # PostgreSQL has it on.
 
 
-@pytest.mark.parametrize(
-    ("given", "reason"),
-    [
-        ("jit=on", "jit = on is not in force: this server has no JIT"),
-        ("jit_above_cost=0", "jit_above_cost = 0 is not in force: this server has no JIT"),
-        (
-            "listen_addresses=localhost",
-            "listen_addresses = localhost is not in force: the server runs with ''",
-        ),
-        ("port=5433", "port = 5433 is not in force: the server runs with '5432'"),
-        ("unix_socket_permissions=0777", "is not in force: the server runs with '0700'"),
-        ("unix_socket_directories=/tmp", "unix_socket_directories = /tmp is not in force"),
-        ("cluster_name=mine", "cluster_name = mine is not in force"),
-    ],
-)
-def test_a_setting_that_is_not_in_force_is_refused_before_anything_is_loaded(
-    own_server, given, reason
-) -> None:
-    algorithm = PGVectorHNSW("euclidean", {"M": 8, "efConstruction": 32})
-    algorithm.use_settings(dict([given.split("=")]))
-    with pytest.raises(PostgresError, match=reason):
-        algorithm.fit(clustered(200, 4))
-    assert algorithm.table_name is None
-    algorithm.done()
+NOT_IN_FORCE = {
+    "jit=on": "jit = on is not in force: this server has no JIT",
+    "jit_above_cost=0": "jit_above_cost = 0 is not in force: this server has no JIT",
+    "listen_addresses=localhost": "listen_addresses = localhost is not in force: the server runs with ''",
+    "port=5433": "port = 5433 is not in force: the server runs with '5432'",
+    "unix_socket_permissions=0777": "is not in force: the server runs with '0700'",
+    "unix_socket_directories=/tmp": "unix_socket_directories = /tmp is not in force",
+    "cluster_name=mine": "cluster_name = mine is not in force",
+}
+
+
+def test_a_setting_that_is_not_in_force_is_refused_before_anything_is_loaded(own_server) -> None:
+    for given, reason in NOT_IN_FORCE.items():
+        algorithm = PGVectorHNSW("euclidean", {"M": 8, "efConstruction": 32})
+        algorithm.use_settings(dict([given.split("=")]))
+        with pytest.raises(PostgresError, match=reason):
+            algorithm.fit(clustered(200, 4))
+        assert algorithm.table_name is None
+        algorithm.done()
 
 
 @pytest.mark.parametrize(

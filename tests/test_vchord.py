@@ -44,14 +44,18 @@ def vchord(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> S
     return server
 
 
+@pytest.fixture
+def newest(vchord_server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """The same with the newest version alone, for what is not up to VectorChord."""
+    monkeypatch.setattr(servers, "_current", vchord_server)
+    return vchord_server
+
+
 def recall(algorithm: PostgresANN, metric: str = "euclidean") -> float:
     return measured_recall(algorithm, TRAIN, QUERIES, metric)
 
 
-def test_a_graph_is_called_a_preview_when_it_is_built(
-    vchord_server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    monkeypatch.setattr(servers, "_current", vchord_server)
+def test_a_graph_is_called_a_preview_when_it_is_built(newest: Server, capsys: pytest.CaptureFixture[str]):
     for said in (1, 0):
         with fitted(VectorChordGraph("euclidean", {"m": 9, "ef_construction": 16}), TRAIN, 20) as facts:
             assert facts["prewarmed_by"].endswith("vchordg_prewarm")
@@ -59,7 +63,7 @@ def test_a_graph_is_called_a_preview_when_it_is_built(
 
 
 @pytest.mark.parametrize(("probes", "numbers"), [("", 0), (10, 1), ("1,2,3", 3)])
-def test_probes_are_one_number_a_level(vchord: Server, probes: Any, numbers: int):
+def test_probes_are_one_number_a_level(newest: Server, probes: Any, numbers: int):
     algorithm = VectorChord("euclidean", {"lists": [5, 60]})
     with fitted(algorithm, TRAIN), pytest.raises(PostgresError, match=rf"has {numbers} numbers, .* 2 levels"):
         algorithm.set_query_arguments(probes)
@@ -126,7 +130,7 @@ def test_another_run_of_another_plugin_on_the_same_table(made_server: Path, monk
         shutil.rmtree(folder)
 
 
-def test_what_the_server_warns_of_is_shown_and_kept(vchord: Server, capsys: pytest.CaptureFixture[str]):
+def test_what_the_server_warns_of_is_shown_and_kept(newest: Server, capsys: pytest.CaptureFixture[str]):
     with fitted(VectorChord("euclidean", {"lists": 30, "kmeans_dimension": 64}), TRAIN) as facts:
         assert "kmeans_dimension" in facts["build_notices"][0]
     assert "note: ignoring" in capsys.readouterr().out
@@ -230,15 +234,15 @@ def test_computed_centroids_of_two_levels(vchord: Server, form: str):
         ({"centroids": "internal", "lists": 50, "seed": 1}, "seed cannot be given with centroids: internal"),
     ],
 )
-def test_centroids_that_cannot_be_computed_are_one_line(vchord: Server, arguments: dict, message: str):
-    before = tables_of_centroids(vchord)
+def test_centroids_that_cannot_be_computed_are_one_line(newest: Server, arguments: dict, message: str):
+    before = tables_of_centroids(newest)
     with (
         pytest.raises(PostgresError, match=message) as caught,
         fitted(VectorChord("euclidean", arguments), TRAIN),
     ):
         pass
     assert "\n" not in str(caught.value)
-    assert tables_of_centroids(vchord) == before
+    assert tables_of_centroids(newest) == before
 
 
 def test_the_table_of_centroids_goes_with_its_index(vchord: Server, tmp_path: Path):
@@ -261,12 +265,12 @@ def test_the_table_of_centroids_goes_with_its_index(vchord: Server, tmp_path: Pa
     assert tables_of_centroids(vchord) == before
 
 
-def test_a_table_of_another_role_is_indexed_with_computed_centroids(vchord: Server):
+def test_a_table_of_another_role_is_indexed_with_computed_centroids(newest: Server):
     train = TRAIN[:4000]
     algorithm = VectorChord("euclidean", {"centroids": "cpu", "lists": 20})
     with fitted(algorithm, train):
         table = algorithm.table_name
-    with vchord.connect() as connection:
+    with newest.connect() as connection:
         connection.execute("DROP ROLE IF EXISTS loader")
         connection.execute("CREATE ROLE loader")
         connection.execute("GRANT ALL ON SCHEMA ann_benchmarks TO loader")
@@ -276,19 +280,19 @@ def test_a_table_of_another_role_is_indexed_with_computed_centroids(vchord: Serv
         with fitted(algorithm, train, 20):
             assert not algorithm.get_additional()["index_reused"]
     finally:
-        with vchord.connect() as connection:
+        with newest.connect() as connection:
             connection.execute("REASSIGN OWNED BY loader TO CURRENT_USER")
             connection.execute("DROP OWNED BY loader")
             connection.execute("DROP ROLE loader")
 
 
-def test_hours_of_clustering_do_not_end_the_session(vchord: Server, monkeypatch: pytest.MonkeyPatch):
+def test_hours_of_clustering_do_not_end_the_session(newest: Server, monkeypatch: pytest.MonkeyPatch):
     def slow(*arguments: Any) -> Any:
         time.sleep(0.6)
         return cluster(*arguments)
 
     monkeypatch.setattr("ann_benchmarks.algorithms.vchord.computed.cluster", slow)
-    with vchord.connect() as connection:
+    with newest.connect() as connection:
         (name,) = connection.execute("SELECT quote_ident(current_database())").fetchone()
         setting = "idle_in_transaction_session_timeout"
         connection.execute(f"ALTER DATABASE {name} SET {setting} = '200ms'")
@@ -299,7 +303,7 @@ def test_hours_of_clustering_do_not_end_the_session(vchord: Server, monkeypatch:
             connection.execute(f"ALTER DATABASE {name} RESET {setting}")
 
 
-def test_rows_that_are_all_the_same_have_no_lists(vchord: Server):
+def test_rows_that_are_all_the_same_have_no_lists(newest: Server):
     same = np.ones((3000, 48), np.float32)
     with (
         pytest.raises(PostgresError, match=r"centroids: cpu: .*different.*lists.*: give fewer"),
@@ -333,7 +337,7 @@ def test_rows_that_are_all_the_same_have_no_lists(vchord: Server):
         ({"lists": 5, "build_threads": "two"}, "refuses the index: failed to parse options.*two"),
     ],
 )
-def test_bad_arguments_are_one_line(vchord: Server, tmp_path: Path, arguments: dict, message: str):
+def test_bad_arguments_are_one_line(newest: Server, tmp_path: Path, arguments: dict, message: str):
     files = {
         "wide": np.zeros((5, 7)),
         "nan": np.array([[0] * 48, [0] * 48, [np.nan] * 48]),
@@ -366,10 +370,7 @@ def test_what_1_0_lacks(old_vchord_server: Server, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("metric", ["euclidean", "angular", "ip"])
 @pytest.mark.parametrize(("form", "least"), [("rabitq8", 0.9), ("rabitq4", 0.6)])
-def test_what_1_1_has(
-    vchord_server: Server, monkeypatch: pytest.MonkeyPatch, form: str, least: float, metric: str
-):
-    monkeypatch.setattr(servers, "_current", vchord_server)
+def test_what_1_1_has(newest: Server, form: str, least: float, metric: str):
     algorithm = VectorChord(metric, {"form": form, "lists": 30})
     with fitted(algorithm, TRAIN, 30):
         plain = recall(algorithm, metric)
