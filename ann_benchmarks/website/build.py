@@ -53,6 +53,7 @@ FOLDER = Path(__file__).parent
 PREVIEW = "recall/time"
 MAIN = ("recall/time", "recall/p50", "recall/p99")  # plots that are not folded
 LONGEST_NAME = 120  # characters of a file, far below what file systems take
+METRIC_TITLES = {"ip": "Inner product"}  # others are titles as they are
 # Each uses those before it; the site has them in one file.
 SCRIPTS = (
     *("dom", "scales", "curves", "state", "chart", "pointing", "frontiers", "recall", "compare", "writing"),
@@ -198,7 +199,7 @@ def group_results(runs: Sequence[Run], records: Sequence[Record]) -> tuple[list[
         suffix, mode = ("-batch", ", batch") if batch else ("", "")
         file = names.take(f"{dataset}_{count}_{distance}{suffix}")
         title = f"{dataset} (k = {count}{mode})"
-        datasets[place] = Page(title, f"{distance.capitalize()}{mode}", file, "algorithm", titles)
+        datasets[place] = Page(title, f"{METRIC_TITLES.get(distance, distance.capitalize())}{mode}", file, "algorithm", titles)
     for place, record in written_to:
         datasets[place].records.append(record)
     algorithms: dict[tuple[str, bool], Page] = {}

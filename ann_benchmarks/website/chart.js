@@ -210,11 +210,13 @@ class Chart {
       );
     }
     const middle = (top + bottom) / 2;
+    const { label } = this.plot.y;
+    const fits = 6.2 * label.length < 2 * middle; // the title above has all of it
     const centered = { class: "name", "text-anchor": "middle" };
     this.svg.append(
       shape("path", { class: "axis", d: `M${left},${top}V${bottom}H${right}` }),
       shape("text", { ...centered, x: (left + right) / 2, y: bottom + 38 }, this.plot.x.label),
-      shape("text", { ...centered, transform: `translate(14,${middle}) rotate(-90)` }, this.plot.y.label),
+      shape("text", { ...centered, transform: `translate(14,${middle}) rotate(-90)` }, fits ? label : label.split(/,| \(/)[0]),
     );
   }
 
