@@ -199,7 +199,8 @@ def group_results(runs: Sequence[Run], records: Sequence[Record]) -> tuple[list[
         suffix, mode = ("-batch", ", batch") if batch else ("", "")
         file = names.take(f"{dataset}_{count}_{distance}{suffix}")
         title = f"{dataset} (k = {count}{mode})"
-        datasets[place] = Page(title, f"{METRIC_TITLES.get(distance, distance.capitalize())}{mode}", file, "algorithm", titles)
+        metric = METRIC_TITLES.get(distance, distance.capitalize())
+        datasets[place] = Page(title, f"{metric}{mode}", file, "algorithm", titles)
     for place, record in written_to:
         datasets[place].records.append(record)
     algorithms: dict[tuple[str, bool], Page] = {}
