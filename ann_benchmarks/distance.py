@@ -11,11 +11,21 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.sparse import SparseVectors, sparse_candidate_distances
 
 METRICS: tuple[str, ...] = ("euclidean", "angular", "ip", "manhattan", "hamming", "jaccard")
+# What others call them, and users type.
+OTHER_NAMES = {
+    **{"cosine": "angular", "cos": "angular", "l2": "euclidean", "l1": "manhattan"},
+    **{"dot": "ip", "inner": "ip", "inner_product": "ip"},
+}
 BIT_METRICS = ("hamming", "jaccard")  # between rows of bits
 BLOCK_BYTES = 32 * 2**20  # bound on the rows gathered at once
 ROUNDING = 1e-6  # share of a distance by which two computations of it may differ
 NOISE = 1e-15  # of float64, where vectors of one direction have an angle near 0
 _SINGLE = 1e-4, 1e-6  # shares of a distance, and of 1 under angular, that single precision may lose
+
+
+def metric_of(name: str) -> str:
+    """Return the metric that a name means; any other name is its own."""
+    return OTHER_NAMES.get(name.lower().replace("-", "_"), name)
 
 
 class Distance(NamedTuple):

@@ -15,8 +15,11 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+
+from ann_benchmarks.common import layout
 
 from .hostile_options import COMMANDS
 from .hostile_yaml import CONFIG, KINDS
@@ -104,9 +107,9 @@ def _become(command: str, words: list[str], outputs: list[Path]) -> None:
             os.fdopen(1, "w"),
             os.fdopen(2, "w", errors="replace"),
         )
-        sys.modules["run"].execute = lambda *arguments: 0  # type: ignore[attr-defined]
+        sys.modules["ann_benchmarks.commands.run"].execute = lambda *arguments: 0  # type: ignore[attr-defined]
         socket.socket.connect = _refuse  # type: ignore[method-assign, assignment]
-        module = importlib.import_module(command)
+        module = module_of(command)
         sys.argv = [f"{command}.py", *(os.fsdecode(word.encode(errors="surrogateescape")) for word in words)]
         from ann_benchmarks.common.cli import run_command
 
@@ -124,10 +127,16 @@ def _become(command: str, words: list[str], outputs: list[Path]) -> None:
         os._exit(status)
 
 
+def module_of(command: str) -> Any:
+    """Import a command: the script of this name calls it, or it is a module itself."""
+    modules = {each.script: each.module for each in layout.COMMANDS}
+    return importlib.import_module(modules.get(f"{command}.py", command))
+
+
 def load_commands() -> None:
     """Import all commands once, so that forks start at once."""
     for command in COMMANDS:
-        importlib.import_module(command)
+        module_of(command)
 
 
 def _refuse(*arguments: object) -> None:

@@ -23,7 +23,7 @@ import h5py
 import numpy as np
 import pyarrow as pa
 
-import create_dataset
+from ann_benchmarks.commands import create_dataset
 from ann_benchmarks.common.errors import UserError
 
 from .hostile_cases import array_values

@@ -19,11 +19,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import compare
-import create_website
-import data_export
-import plot
-import report
+from ann_benchmarks.commands import compare, create_website, data_export, plot, report
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.results.records import SUFFIX
 

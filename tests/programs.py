@@ -26,6 +26,7 @@ import yaml
 
 from ann_benchmarks.common import command
 from ann_benchmarks.common.cli import run_command
+from ann_benchmarks.common.layout import COMMANDS
 from ann_benchmarks.run import process
 
 ROOT = Path(__file__).parent.parent
@@ -97,7 +98,7 @@ def _become(
         sys.path[:0] = environment.get("PYTHONPATH", "").split(":")
         sys.argv = [str(ROOT / name), *words]
         _fork_workers()
-        run_command(importlib.import_module(name.removesuffix(".py")).main)
+        run_command(main_of(name))
     except SystemExit as end:
         status = end.code
     except BaseException:
@@ -107,6 +108,13 @@ def _become(
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(status)
+
+
+def main_of(script: str) -> Callable[[], int | None]:
+    """Return what a script at the root calls."""
+    modules = {command.script: command.module for command in COMMANDS}
+    main: Callable[[], int | None] = importlib.import_module(modules[script]).main
+    return main
 
 
 def _fork_workers() -> None:

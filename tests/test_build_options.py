@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from ann_benchmarks.commands.run import main
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.job import Scope
 from ann_benchmarks.run.plan import make_plan
-from run import main
 
 from .conftest import make_dataset
 

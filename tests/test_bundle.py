@@ -334,7 +334,7 @@ def test_the_contact_alone_may_be_private(results):
     ],
 )
 def test_the_command_says_what_is_wrong(results, words, line, monkeypatch, capsys):
-    import report
+    from ann_benchmarks.commands import report
 
     monkeypatch.setattr(sys, "argv", ["report.py", "--dataset", "mine", *words])
     with pytest.raises((UserError, SystemExit)) as raised:

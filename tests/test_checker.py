@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.layout import DEFINITIONS_FOLDER
 from ann_benchmarks.definitions.configs import read_configs
-from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.measurement import recall_parts
 from ann_benchmarks.statistics.intervals import share_interval

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import compare
+from ann_benchmarks.commands import compare
 from ann_benchmarks.comparing.matching import compare as compare_sides
 from ann_benchmarks.comparing.measurements import MeasuredPoint
 from ann_benchmarks.comparing.sides import ResultFilter, read_side

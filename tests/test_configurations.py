@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ann_benchmarks.common.layout import DEFINITIONS_FOLDER
 from ann_benchmarks.definitions.configs import read_config
-from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Data, Definition, get_definitions
+from ann_benchmarks.definitions.definition import Data, Definition, get_definitions
 from ann_benchmarks.definitions.selection import joined
 
 EF_SEARCH = [[10], [20], [40], [80], [120], [200], [400], [800]]

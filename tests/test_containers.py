@@ -24,11 +24,11 @@ import h5py
 import numpy as np
 import pytest
 
+from ann_benchmarks.commands.run import main
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.results.file import damage, iter_result_paths
 from ann_benchmarks.run import checks
-from run import main
 
 from .conftest import ROOT, Workspace, make_dataset
 from .programs import call_program, until

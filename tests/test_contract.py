@@ -18,8 +18,8 @@ import h5py
 import numpy as np
 import pytest
 
+from ann_benchmarks.common.layout import DEFINITIONS_FOLDER
 from ann_benchmarks.data.datasets.generated import write_random
-from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.installing.export import export
 
 from .conftest import make_dataset

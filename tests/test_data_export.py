@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 
 from ann_benchmarks.common.errors import UserError
@@ -41,6 +42,23 @@ def test_columns_of_ann_benchmarks_come_first(folder):
     assert (row["algorithm"], row["parameters"], row["dataset"]) == ("algo", "algo(x)", "mine")
     assert (float(row["k-nn"]), float(row["qps"]), float(row["rel"])) == (0.9, 100.0, np.inf)
     assert (row["clients"], row["tier"], row["batch_mode"]) == ("32", "1b", "False")
+
+
+def test_parquet_has_the_same_rows_with_types(folder):
+    for name, others in (("a", {"clients": 2, "odd": 1.5}), ("b", {"odd": "text", "tier": "1b"})):
+        make_result("mine", name, "x", make_truth("mine"), 0.9, 0.01, **others)
+    export_results(Path("out.csv"))
+    assert export_results(Path("out.parquet")) == 2
+    table = pyarrow.parquet.read_table("out.parquet")
+    assert table.column_names == list(rows()[0])
+    found = {row["algorithm"]: row for row in table.to_pylist()}
+    assert (found["a"]["qps"], found["a"]["clients"], found["a"]["tier"], found["a"]["odd"]) == (
+        100,
+        2,
+        None,
+        "1.5",
+    )
+    assert (found["b"]["clients"], found["b"]["tier"], found["b"]["odd"]) == (None, "1b", "text")
 
 
 def test_what_is_looked_for_most_comes_next(folder):

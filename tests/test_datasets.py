@@ -209,6 +209,8 @@ def test_names_and_unknown_names() -> None:
         UserError, match="unknown dataset 'glove-100-angluar'; did you mean glove-100-angular"
     ):
         get_dataset("glove-100-angluar")
+    with pytest.raises(UserError, match="unknown dataset 'sift'; did you mean sift-128-euclidean or"):
+        get_dataset("sift")
     with pytest.raises(
         UserError, match=r"'\.\./data/mine' cannot be the name of a dataset: it has '/' in it"
     ):

@@ -5,8 +5,9 @@ import pytest
 import yaml
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.layout import DEFINITIONS_FOLDER
 from ann_benchmarks.definitions.configs import read_config, read_configs
-from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Data, get_definitions, supported_data
+from ann_benchmarks.definitions.definition import Data, get_definitions, supported_data
 from ann_benchmarks.definitions.selection import config_warnings
 
 ENTRY = """\

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.layout import COMMANDS
 
 from .programs import call_program
 
@@ -21,7 +22,9 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "docs
 SCRIPTS = sorted(path.name for path in ROOT.glob("*.py"))
 README_LINES = 100
 MODULES = "tiers|benchmarks|algorithms|ann_benchmarks"
-COMMAND = re.compile(rf"python (?:\S+/)?(\w+\.py|-m (?:{MODULES})[\w.]*)([^`\n]*)")
+COMMAND = re.compile(
+    rf"(?:python (?:\S+/)?|(?<!\S)annpg )(\w+\.py|-m (?:{MODULES})[\w.]*|(?<=annpg )[a-z]+)([^`\n]*)"
+)
 OTHERS_OPTIONS = {"--cpus", "--gpus", "--interleave", "--network", "--rm", "--scope", "--tmpfs", "--user"}
 
 
@@ -92,18 +95,20 @@ def test_commands_are_accepted_as_pasted(page, monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(ROOT)
     for name in ("prices", "experiments"):
         (tmp_path / name).symlink_to(ROOT / name)
+    modules = {name: each.module for each in COMMANDS for name in (each.name, each.script)}
+    modules |= {"-m algorithms.clustering": "algorithms.clustering.__main__"}
     for called, words in commands(page):
         words = re.split(r"[|<;&>)]", words)[0]
         if not words.strip() or "..." in words or "--experiment NAME" in words:
             continue
-        module = f"{called[3:]}.__main__" if called.startswith("-m ") else called.removesuffix(".py")
+        module = modules.get(called, f"{called[3:]}.__main__")
         monkeypatch.setattr(sys, "argv", [called, *shlex.split(words)])
         try:
             import_module(module).main()
         except Accepted:
             pass
         except UserError as error:  # report.py has understood its options when it looks for results
-            assert called == "report.py" and "results/ is empty" in str(error), (called, words)
+            assert called in ("report.py", "report") and "results/ is empty" in str(error), (called, words)
         except SystemExit:
             pytest.fail(f"not accepted: {called} {words}")
 

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from ann_benchmarks.commands.run import every_job, requested_definitions
 from ann_benchmarks.common.command import Ended
 from ann_benchmarks.common.errors import NoDefinitionRuns, UserError
+from ann_benchmarks.common.layout import DEFINITIONS_FOLDER
 from ann_benchmarks.data.datasets import canonical_name, get_dataset
 from ann_benchmarks.data.datasets.registry import find_entry
 from ann_benchmarks.definitions.configs import read_configs, replace_run_groups
-from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Data, Definition, plugin_class
+from ann_benchmarks.definitions.definition import Data, Definition, plugin_class
 from ann_benchmarks.definitions.selection import apply_settings, named_algorithms, select_definitions
 from ann_benchmarks.experiments.carrying_out import carry_out, command_of, report_arguments, step_request
 from ann_benchmarks.experiments.claims import COLUMNS
@@ -30,7 +32,6 @@ from ann_benchmarks.results.runs import Run
 from ann_benchmarks.run.command_line import make_parser
 from ann_benchmarks.statistics.contests import FEWEST_ROUNDS
 from ann_benchmarks.submission.manifest import read_manifest
-from run import every_job, requested_definitions
 from tiers.parse import parse_tiers
 
 from .hostile_yaml import EXPERIMENT

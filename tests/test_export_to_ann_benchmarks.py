@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
+from ann_benchmarks.common.layout import DEFINITIONS_FOLDER
 from ann_benchmarks.installing.export import content_of, export
 
 from .test_contract import ALGORITHMS, PLUGINS, THEIR_PYTHON, needs_checkout, run, stand_in, their_copy

@@ -1,6 +1,5 @@
 """What PostgreSQL's statistics tell of what was really done, and the way from run.py to the picture."""
 
-import runpy
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.statistics import counters
 from ann_benchmarks.algorithms.postgres.statistics.counters import VIEWS, StatisticsView
 from ann_benchmarks.algorithms.postgres.statistics.watch import PostgresStatistics, ServerWatch
+from ann_benchmarks.commands import plot as plot_command
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import PointDone
@@ -31,7 +31,6 @@ from ann_benchmarks.monitoring.stored import monitored
 from ann_benchmarks.plotting.dashboard import choose_panels, draw_dashboard, split_parts
 from ann_benchmarks.results.file import read_result
 
-from .conftest import ROOT
 from .programs import until
 
 pytestmark = pytest.mark.thorough
@@ -310,4 +309,4 @@ TOTALS += ["network.sent_bytes", "postgresql.blocks_hit", "postgresql.blocks_rea
 
 def plot(monkeypatch, *arguments):
     monkeypatch.setattr(sys, "argv", ["plot.py", *arguments])
-    runpy.run_path(str(ROOT / "plot.py"))["main"]()
+    plot_command.main()

@@ -11,12 +11,12 @@ import h5py
 import pytest
 import yaml
 
-import compare
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import releases
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.releases import build_of
+from ann_benchmarks.commands import compare
 from ann_benchmarks.installing.main import parse_arguments
 from ann_benchmarks.run.request import read_request
 

@@ -23,9 +23,9 @@ from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.algorithms.vchord.on_gpu import stated_times
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.layout import DEFINITIONS_FOLDER
 from ann_benchmarks.definitions.configs import read_config
 from ann_benchmarks.definitions.definition import (
-    DEFINITIONS_FOLDER,
     Data,
     Definition,
     construct,

@@ -2,13 +2,13 @@
 
 import json
 import re
-import runpy
 import sys
 from pathlib import Path
 
 import h5py
 import pytest
 
+from ann_benchmarks.commands import plot
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.plotting.chart import draw_chart
@@ -286,7 +286,7 @@ def test_a_table_that_cannot_be_written_is_one_line(results):
 def test_options_that_do_not_go_together_are_refused(results, arguments, message, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["plot.py", "--dataset", "d", *arguments])
     with pytest.raises(UserError, match=message):
-        runpy.run_path(str(ROOT / "plot.py"))["main"]()
+        plot.main()
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ import socket
 
 import pytest
 
+from ann_benchmarks.common.layout import PROJECT
 from ann_benchmarks.submission.own_facts import (
     ADDRESS,
     HOST,
     PATH,
     REPOSITORY,
-    ROOT,
     SECRET,
     USER,
     OwnFact,
@@ -187,7 +187,7 @@ def test_what_this_machine_is_called_is_known(monkeypatch, tmp_path):
         (PATH, "/data/scratch/xenia"),
         (PATH, "/dev/shm/scratch"),
         (PATH, str(tmp_path)),
-        (REPOSITORY, str(ROOT)),
+        (REPOSITORY, str(PROJECT)),
         (SECRET, "0123456789abcdef"),
         *((SECRET, f"precious-{name}") for name in ("MYSQL_PWD", "GH_PAT", "SSH_PASSPHRASE", "COOKIE")),
         *((SECRET, text) for text in ("precious-VAULT_AUTH", "pw")),

@@ -8,8 +8,9 @@ import psycopg
 import pyarrow.parquet as pq
 import pytest
 
-from algorithms.postgres.errors import PostgresError
-from algorithms.postgres.table.reading import FoundIndex, VectorTable, copy_table
+from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.table.reading import FoundIndex, VectorTable, copy_table
+from ann_benchmarks.commands.run import requested_definitions
 from ann_benchmarks.data.vectors import open_source
 from ann_benchmarks.data.vectors.sparse import open_csr
 from ann_benchmarks.definitions.configs import OWN_INDEX, read_configs
@@ -17,7 +18,6 @@ from ann_benchmarks.definitions.definition import Data
 from ann_benchmarks.experiments.carrying_out import step_request
 from ann_benchmarks.experiments.schema import Options, find_experiment, read_experiment
 from ann_benchmarks.run.command_line import make_parser
-from run import requested_definitions
 
 from .programs import call_program
 

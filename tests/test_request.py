@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ann_benchmarks.commands.run import main
 from ann_benchmarks.common.cli import run_command
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.servers import ONE_SERVER, POOLERS, ROUTED, Pooled, Replicas, Shards
@@ -15,7 +16,7 @@ from ann_benchmarks.run import checks
 from ann_benchmarks.run.checks import EXCLUSIONS, NEEDS, check_request, is_given
 from ann_benchmarks.run.command_line import make_parser
 from ann_benchmarks.run.request import Request, read_request
-from run import main
+from ann_benchmarks.run.server_url import variables_of
 
 SESSION, TRANSACTION = POOLERS
 ELSEWHERE = "--scheduler tcp://127.0.0.1:1"
@@ -252,7 +253,37 @@ def test_mistakes_are_one_line(words: str, begin: str, capsys: Any) -> None:
     assert ended.value.code
     out, err = capsys.readouterr()
     assert not out and err.splitlines()[-1].startswith(begin)
-    assert len(err.splitlines()) == 1 or err.startswith("usage: ")  # argparse's own way
+    assert len(err.splitlines()) == 1
+
+
+P = "ANN_BENCHMARKS_PG_"
+
+
+@pytest.mark.parametrize(
+    ("url", "variables"),
+    [
+        (
+            "postgresql://me:a%3Ab@db.example.org:5433/shop?sslmode=require",
+            {f"{P}USER": "me", f"{P}PASSWORD": "a:b", f"{P}HOST": "db.example.org", f"{P}PORT": "5433",
+             f"{P}DBNAME": "shop", "PGSSLMODE": "require"},
+        ),
+        ("postgres:///?host=/run/postgresql", {f"{P}HOST": "/run/postgresql", f"{P}PASSWORD": "kept"}),
+        ("postgresql://[::1]/d", {f"{P}HOST": "::1", f"{P}DBNAME": "d", f"{P}PASSWORD": "kept"}),
+        ("db.example.org", "must be of the form"),
+        ("mysql://me:hush@db/d", "must be of the form"),
+        ("postgresql://me:hush@db:port/d", "must be of the form"),
+        ("postgresql://me:hush@db/a/b", "must be of the form"),
+        ("postgresql://me:hush@db/d?sslmod=x", "unknown parameter 'sslmod'; did you mean 'sslmode'"),
+    ],
+)  # fmt: skip
+def test_a_url_stands_for_variables(url: str, variables: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGPASSWORD", "kept")
+    if isinstance(variables, dict):
+        assert variables_of(url) == variables
+        return
+    with pytest.raises(UserError, match=re.escape(variables)) as refused:
+        variables_of(url)
+    assert "hush" not in str(refused.value)
 
 
 def test_help_says_no_default_where_there_is_none() -> None:

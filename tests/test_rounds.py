@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from ann_benchmarks.commands.run import every_job
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import PointDone
@@ -29,7 +30,6 @@ from ann_benchmarks.run.request import read_request
 from ann_benchmarks.run.rounds import clients_of, draw_order
 from ann_benchmarks.statistics.contests import FEWEST_ROUNDS
 from ann_benchmarks.statistics.intervals import Interval
-from run import every_job
 
 from .conftest import make_dataset
 

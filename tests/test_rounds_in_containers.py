@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from ann_benchmarks.commands.run import run
 from ann_benchmarks.common.numbers import MB
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Built, Failure, Finished, Note, PointDone, TurnDone
@@ -20,7 +21,6 @@ from ann_benchmarks.run.containers.containers import Results
 from ann_benchmarks.run.containers.wire import MessageReader, RunRequest, write_request
 from ann_benchmarks.run.request import read_request
 from ann_benchmarks.statistics.intervals import Interval
-from run import run
 from tiers import sweep
 from tiers.tier import SimulatedServer, Tier
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from ann_benchmarks.commands.run import main
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.results.file import iter_result_paths
+from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.run import checks
-from run import main
 
 from .conftest import make_dataset
 from .programs import call_program, until, without_others
@@ -41,6 +41,20 @@ def finished():
 
 def begun():
     return [line.split() for line in Path("begun").read_text().splitlines()] if Path("begun").exists() else []
+
+
+def test_the_password_of_a_url_goes_to_plugins_alone(workspace):
+    workspace.add_plugin(
+        "asking", "def query(self, q, n): return [int(os.environ['ANN_BENCHMARKS_PG_PORT'])]\n"
+    )
+    done = workspace.run("--url", "postgresql://ann:hu%2Fsh@db.example.org:7/shop?sslmode=require")
+    assert done.returncode == 0 and len(finished()) == 1
+    assert read_attributes(finished()[0])["command_line"].endswith("--dataset tiny --runs 1")
+    written = [path for path in workspace.path.rglob("*") if path.is_file() and "plugins" not in path.parts]
+    assert len(written) > 1
+    for path in written:
+        assert b"hu/sh" not in path.read_bytes() and b"hu%2Fsh" not in path.read_bytes(), path
+    assert "hu" + "/sh" not in done.stdout + done.stderr and "%2F" not in done.stdout + done.stderr
 
 
 def test_points_are_measured_shown_and_not_repeated(workspace):

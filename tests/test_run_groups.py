@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from ann_benchmarks.commands.run import main
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.configs import read_config
 from ann_benchmarks.definitions.definition import Data, get_definitions
 from ann_benchmarks.definitions.selection import select_definitions
-from run import main
 
 from .test_contract import CHECKOUT, THEIR_PYTHON, needs_checkout, run
 

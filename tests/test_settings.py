@@ -13,6 +13,7 @@ from ann_benchmarks.algorithms.postgres.environment import use_settings
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
+from ann_benchmarks.commands.run import every_job
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.definitions.selection import apply_settings, read_setting
@@ -23,7 +24,6 @@ from ann_benchmarks.results.environment import add_settings, environment_of
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.warnings import server_warnings
 from ann_benchmarks.run.request import read_request
-from run import every_job
 
 from .conftest import make_dataset
 from .postgres_fixtures import clustered, fitted

@@ -53,6 +53,8 @@ def _failure(requirements: list[str], python: str, platform: str) -> str:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("".join(requirements))
         file.flush()
+        if not Path(sys.executable).with_name("uv").exists():
+            raise SystemExit("error: uv must be beside this Python: make .venv/dev, and use .venv/bin/python")
         done = subprocess.run(
             [
                 *(str(Path(sys.executable).with_name("uv")), "pip", "compile", file.name),

@@ -5,14 +5,14 @@ if __name__ == "__main__":  # before the imports, which take seconds on a busy m
 
     begin()
 
-import argparse
 import os
 import sys
 from datetime import timedelta
 from pathlib import Path
 
-from ann_benchmarks.common.cli import run_command
+from ann_benchmarks.common.cli import Parser, run_command
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.layout import rename_commands
 from ann_benchmarks.common.numbers import counted, size_text
 from ann_benchmarks.common.text import say
 
@@ -31,18 +31,18 @@ def main() -> int:
     """Do what the first argument says."""
     command, arguments = (sys.argv[1] if len(sys.argv) > 1 else "--help"), sys.argv[2:]
     if command == "sweep":
-        from run import main as run_main  # run.py, which is above this package
+        from ann_benchmarks.commands.run import main as run_main  # it is above this package
 
         return run_main(arguments, "python -m tiers sweep", "mini")
     if command in ("status", "release"):
-        parser = argparse.ArgumentParser(prog=f"python -m tiers {command}")
+        parser = Parser(prog=f"python -m tiers {command}")
         if command == "release":
             parser.add_argument("--all", action="store_true", help="also what running processes hold")
         args = parser.parse_args(arguments)
         for line in status() if command == "status" else release(args.all):
             say(line)
         return 0
-    print(USAGE, file=sys.stdout if command in ("-h", "--help") else sys.stderr)
+    print(rename_commands(USAGE), file=sys.stdout if command in ("-h", "--help") else sys.stderr)
     return 0 if command in ("-h", "--help") else 2
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import locked_file
+from ann_benchmarks.common.layout import PROJECT, typed_words
 
 from .groups import remove_group
 
@@ -27,7 +28,6 @@ PAGES_FILE = Path("/proc/sys/vm/nr_hugepages")
 ENDING_SECONDS = 30  # a server has this long to end by itself
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _LONGEST_COMMAND = 100  # characters
-_PROJECT = Path(__file__).parent.parent
 _POLL_SECONDS = 1.0
 _TRIES = 10
 
@@ -79,8 +79,7 @@ class Hold:
 
 def own_hold(method: str) -> Hold:
     """Return one of this process that holds nothing yet."""
-    words = Path("/proc/self/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
-    command = " ".join(b" ".join(words).decode(errors="replace").split())
+    command = " ".join(" ".join(typed_words()).split())
     if len(command) > _LONGEST_COMMAND:
         command = command[: _LONGEST_COMMAND - 3] + "..."
     start = process_start(os.getpid())
@@ -231,7 +230,7 @@ def start_guard(ledger: Ledger, hold: Hold) -> "subprocess.Popen[bytes]":
     """Start one for this process; it ends when its standard input is closed and all is given back."""
     return subprocess.Popen(
         [sys.executable, "-m", __name__, str(ledger.folder), str(hold.pid), str(hold.start)],
-        cwd=_PROJECT,  # Python finds this module from here
+        cwd=PROJECT,  # Python finds this module from here
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

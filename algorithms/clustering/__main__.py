@@ -16,7 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.common.cli import HelpWithDefaults, file_to_write, positive_int, run_command, seed, size
+from ann_benchmarks.common.cli import (
+    HelpWithDefaults,
+    Parser,
+    file_to_write,
+    positive_int,
+    run_command,
+    seed,
+    size,
+)
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import atomic_path, disk_errors
 from ann_benchmarks.data.datasets import canonical_name, get_dataset
@@ -62,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
 def make_parser() -> argparse.ArgumentParser:
     """Describe the command line."""
     command, task = "python -m algorithms.clustering", "compute centroids for an index"
-    parser = argparse.ArgumentParser(command, description=task, formatter_class=HelpWithDefaults)
+    parser = Parser(command, description=task, formatter_class=HelpWithDefaults)
     add = parser.add_argument
     add("--dataset", metavar="NAME", required=True, help="the vectors to cluster")
     add("--lists", metavar="[COARSE,]LISTS", type=_lists, required=True, help="such as 2000, or 550,320000")

@@ -8,8 +8,14 @@ import sys
 from .errors import PostgresError
 from .servers.programs import embedded_installation
 
-if __name__ == "__main__":
+
+def main() -> None:
+    """Print it, or why it is not there."""
     try:
         print(embedded_installation() / "bin")
     except PostgresError as error:
         sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -21,6 +21,9 @@ def _report_uncaught(kind, error, trace):  # type: ignore[no-untyped-def]  # wit
     """Say on one line what ended the imports; of Ctrl-C, Python sees to the exit status."""
     if issubclass(kind, KeyboardInterrupt):
         return
+    if issubclass(kind, ModuleNotFoundError) and error.name:
+        _report_missing(error.name.partition(".")[0])
+        return
     try:
         from .command import report_end
 
@@ -30,3 +33,15 @@ def _report_uncaught(kind, error, trace):  # type: ignore[no-untyped-def]  # wit
             sys.__excepthook__(kind, error, trace)
         else:
             sys.stderr.write(f"error: {kind.__name__}: out of memory; raise its limit (ulimit -v)\n")
+
+
+def _report_missing(package: str) -> None:
+    """Say that the environment of the packages is another one, and how to get into it."""
+    from .layout import IS_CHECKOUT, PROJECT
+
+    how = "install ann-benchmarks-postgres again"
+    if IS_CHECKOUT:
+        activate = PROJECT / ".venv/bin/activate"
+        how = f"activate the environment: . {activate}"
+        how = how if activate.exists() else f"make the environment (make -C {PROJECT} venv), then {how}"
+    sys.stderr.write(f"error: {sys.executable} has no package '{package}': {how}\n")

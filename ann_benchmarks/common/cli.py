@@ -6,9 +6,24 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from .command import report_end, signals_raise
-from .errors import UserError, shown
+from .errors import UserError, one_line, shown
+from .layout import rename_commands
 from .names import checked_path, output_path, path_text
 from .numbers import amount, byte_size, finite, read_number, seed_number, whole
+
+HINT = " (--help "  # and what follows is not of the error
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, and whose program is called as one types it here."""
+
+    def __init__(self, prog: str | None = None, **how: Any) -> None:
+        """Take what argparse takes."""
+        super().__init__(rename_commands(prog) if prog else None, **how)
+
+    def error(self, message: str) -> NoReturn:
+        """End with status 2."""
+        self.exit(2, f"{self.prog}: error: {one_line(message)}{HINT}lists the options)\n")
 
 
 class HelpWithDefaults(argparse.HelpFormatter):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from .errors import UserError, one_line, shortage
+from .layout import rename_commands
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MOMENT = 0.01  # s
@@ -254,5 +255,5 @@ def report_end(error: BaseException) -> int:
         text = f"{name}{error.strerror or error}"
     if text is None:
         raise error
-    print(f"error: {one_line(text)}", file=sys.stderr)
+    print(f"error: {one_line(rename_commands(text))}", file=sys.stderr)
     return 1

@@ -3,6 +3,7 @@
 import difflib
 import errno
 import os
+import re
 import resource
 from collections.abc import Iterable
 
@@ -89,5 +90,13 @@ def _is_memory_limited() -> bool:
 def closest(word: object, known: Iterable[str]) -> str:
     """The end of a message about an unknown word: the nearest known one, else all of them."""
     known = list(known)
-    near = difflib.get_close_matches(shown(word), known, n=1)
+    near = nearest(str(word), sorted(known, key=len))
     return f"did you mean '{near[0]}'?" if near else f"known are: {', '.join(known)}"
+
+
+def nearest(word: str, known: Iterable[str], most: int = 1) -> list[str]:
+    """Return the known words that begin with this one, in their order; then those that resemble it."""
+    known = list(known)
+    longer = [one for one in known if word and re.match(rf"{re.escape(word[:LONGEST_QUOTE])}[-_:]", one)]
+    alike = difflib.get_close_matches(shown(word), known, n=most)
+    return list(dict.fromkeys([*longer, *alike]))[:most]

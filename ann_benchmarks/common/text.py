@@ -15,6 +15,7 @@ from collections.abc import Collection
 from typing import Any, TypeVar
 
 from .errors import one_line
+from .layout import rename_commands
 
 # What numpy, h5py, pyarrow and zipfile raise, depending on which byte of a file is wrong.
 DAMAGE = (
@@ -94,12 +95,12 @@ def plain(value: Any, depth: int = DEEPEST) -> Any:
 
 def say(text: str) -> None:
     """Print a line at once, also where the output is a pipe."""
-    print(clean_lines(text), flush=True)
+    print(clean_lines(rename_commands(text)), flush=True)
 
 
 def warn(text: str) -> None:
     """Print a warning beside the results."""
-    print(f"warning: {clean_text(text)}", file=sys.stderr, flush=True)
+    print(f"warning: {clean_text(rename_commands(text))}", file=sys.stderr, flush=True)
 
 
 def clean_lines(text: str) -> str:

@@ -53,14 +53,14 @@ class BrokenConfig:
         return algorithm in {self.path.parent.name, *(name.strip() for name in names)}
 
 
-def read_configs(folder: Path) -> tuple[list[Config], list[BrokenConfig]]:
-    """Read FOLDER/*/config.yml in the order of the folders' names; `base` holds no algorithm."""
+def read_configs(folder: Path, *others: Path) -> tuple[list[Config], list[BrokenConfig]]:
+    """Read FOLDER/*/config.yml of each folder, in the order of their names; `base` holds no algorithm."""
     if not folder.is_dir():
         raise UserError(f"--definitions must name a folder of algorithm definitions, and {folder} is not one")
     configs: list[Config] = []
     broken: list[BrokenConfig] = []
     owners: dict[str, Path] = {}
-    for path in sorted(folder.glob("*/config.yml")):
+    for path in (path for each in (folder, *others) for path in sorted(each.glob("*/config.yml"))):
         if path.parent.name == "base":
             continue
         try:

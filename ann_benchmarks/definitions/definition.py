@@ -7,17 +7,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError, closest
+from ann_benchmarks.common.layout import own_algorithms
 from ann_benchmarks.data.datasets.registry import aliases
 from ann_benchmarks.plugin import Plugin, PluginClass
 
 from .configs import ANY_METRIC, Config
 from .servers import ONE_SERVER, Servers
-
-DEFINITIONS_FOLDER = Path(__file__).parents[2] / "algorithms"
 
 
 @dataclass(frozen=True)
@@ -194,6 +192,9 @@ class MissingFolder(UserError):
 def plugin_class(definition: Definition) -> PluginClass:
     """Import the plug-in's module and return its class; an ImportError means that it needs something."""
     name = f"{definition.module}.module"
+    if (beside := own_algorithms()) is not None:  # its plug-ins have the imports of those that come along
+        places: list[str] = vars(importlib.import_module("ann_benchmarks.algorithms"))["__path__"]
+        places += [] if str(beside) in places else [str(beside)]
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.common.cli import file_to_write, positive_float
+from ann_benchmarks.common.cli import Parser, file_to_write, positive_float
 from ann_benchmarks.common.cli import path as path_type
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import counted
@@ -76,7 +76,7 @@ def report_experiment(words: Sequence[str], parser: argparse.ArgumentParser, job
     None if a bundle was requested. Says what is not measured yet, and by which command it is.
     """
     experiment, others = split_arguments(words)
-    own = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    own = Parser(add_help=False, allow_abbrev=False)
     own.add_argument("-o", "--output", type=file_to_write)
     own.add_argument("--title")
     own.add_argument("--prices", type=path_type)

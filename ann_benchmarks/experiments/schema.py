@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from ann_benchmarks.common.cli import HINT
 from ann_benchmarks.common.errors import UserError, closest, shown
+from ann_benchmarks.common.layout import shared
 from ann_benchmarks.common.names import exists
 from ann_benchmarks.common.yaml_file import Where, YamlFile
 from ann_benchmarks.definitions.configs import check_run_group
@@ -17,7 +19,7 @@ from ann_benchmarks.fields.rows import FIELDS
 from ann_benchmarks.run.command_line import CommandLine
 from ann_benchmarks.run.request import Request, read_request
 
-FOLDER = Path(__file__).parents[2] / "experiments"
+FOLDER = shared("experiments")
 KEYS = ("title", "source", "text", "steps", "findings")
 STEP_KEYS = ("name", "title", "text", "run", "groups", "settings", "install", "skip", "pictures", "tables")
 FINDING_TEXTS = ("says", "published", "not-testable", "compare", "metric", "to-metric", "over", "unit")
@@ -30,8 +32,8 @@ PICTURES = ("frontier", "latency", "tiers", "builds", "clients", "shards", "filt
 TABLES = ("points", "builds", "tiers", "shards", "filters", "deciles", "recalls", "speedups", "inserts",
           "writes", "published")  # fmt: skip
 # Options of whoever runs an experiment; its file does not have them.
-USER_OPTIONS = ("definitions", "list-algorithms", "local", "force", "rebuild", "storage", "parallelism",
-                "dry-run", "experiment", "mini")  # fmt: skip
+USER_OPTIONS = ("definitions", "list-algorithms", "json", "local", "url", "force", "rebuild", "storage",
+                "parallelism", "dry-run", "experiment", "mini")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ class Options:
             with contextlib.redirect_stderr(messages):
                 return read_request(words, self._parser)
         except SystemExit:
-            raise UserError(messages.getvalue().rpartition("error: ")[2]) from None
+            raise UserError(messages.getvalue().rpartition("error: ")[2].rpartition(HINT)[0]) from None
 
 
 def find_experiment(name: str) -> Path:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from ann_benchmarks.common import VERSION
 from ann_benchmarks.common.errors import UserError, closest
+from ann_benchmarks.common.layout import DEFINITIONS_FOLDER
 from ann_benchmarks.definitions.configs import BrokenConfig, Config
-from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Definition
+from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.definitions.selection import split_tag, tagged
 
 from .build_inputs import BuildArguments, check_used

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
+from ann_benchmarks.common.layout import DEFINITIONS_FOLDER, IS_CHECKOUT, PACKAGE, PROJECT
 
-PROJECT = Path(__file__).parent.parent.parent
+SHARE = "ann_benchmarks/share"  # for people, not for images
 ALGORITHMS = "ann_benchmarks/algorithms"  # there in the context, as in ann-benchmarks
 AT_ROOT = ("*.py", "*.lock", "pyproject.toml", "LICENSE")
 _LEFT_OUT = {"__pycache__", ".git", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
@@ -31,9 +31,10 @@ def write_context(
     plugins = {path.name: path for folder in (DEFINITIONS_FOLDER, definitions) for path in _plugins(folder)}
     try:
         with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
-            for path in sorted(path for pattern in AT_ROOT for path in PROJECT.glob(pattern)):
+            at_root = AT_ROOT if IS_CHECKOUT else ()
+            for path in sorted(path for pattern in at_root for path in PROJECT.glob(pattern)):
                 _add(tar, path.name, path)
-            _add(tar, "ann_benchmarks", PROJECT / "ann_benchmarks")
+            _add(tar, PACKAGE.name, PACKAGE)
             _add_folder(tar, ALGORITHMS)
             for name, path in sorted(plugins.items()):
                 _add(tar, f"{ALGORITHMS}/{name}", path)
@@ -70,8 +71,7 @@ def _add_folder(tar: tarfile.TarFile, name: str) -> None:
 def _kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     """Return the entry of a file, a folder or a link that is part of a build."""
     is_left_out = entry.name.rpartition("/")[2] in _LEFT_OUT or entry.name.endswith(".pyc")
-    # The link to the plug-ins, which are added one by one.
-    is_left_out |= entry.issym() and entry.name == ALGORITHMS
+    is_left_out |= entry.name in (ALGORITHMS, SHARE)  # plug-ins are added one by one
     is_kept = not is_left_out and (entry.isreg() or entry.isdir() or entry.issym())
     return _reproducible(entry) if is_kept else None
 

@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from ann_benchmarks.common.command import signals_raise
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.layout import definition_folders
 from ann_benchmarks.common.numbers import MB
 from ann_benchmarks.common.text import clean_text, say, warn
 from ann_benchmarks.definitions.configs import read_configs
@@ -140,7 +141,7 @@ def build_images(args: argparse.Namespace) -> int:
     given = read_build_arguments(args.build_arg or [])
     bundle = ca_bundle(args.ca_bundle)
     certificates = {} if bundle is None else read_certificates(*bundle)
-    configs, broken = read_configs(args.definitions)
+    configs, broken = read_configs(*definition_folders(args.definitions))
     base = args.base or DEFAULT_BASE
     is_from_archive = base == FROM_ARCHIVE
     mirror = apt_mirror(args.mirror, is_from_archive)

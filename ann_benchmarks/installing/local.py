@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.layout import definition_folders
 from ann_benchmarks.common.names import name_problem
 from ann_benchmarks.common.yaml_file import YamlFile
 from ann_benchmarks.data.download import DownloadRequest, fetch
@@ -42,7 +43,7 @@ def install_local(
     algorithm, tag = (None, None) if algorithm is None else split_tag(algorithm)
     if tag is not None and version is not None:
         raise UserError(f"--version {version} and the tag {tag} both name a release: leave one out")
-    configs, broken = read_configs(definitions)
+    configs, broken = read_configs(*definition_folders(definitions))
     if algorithm is None:
         names = [name for config in configs if _release_file(config) for name in config.names()]
         raise UserError(

@@ -4,10 +4,10 @@ import argparse
 import os
 from collections.abc import Sequence
 
-from ann_benchmarks.common.cli import path, positive_int
+from ann_benchmarks.common.cli import Parser, path, positive_int
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.layout import DEFINITIONS_FOLDER
 from ann_benchmarks.common.text import say
-from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 
 # By what they are for; each has a default that is filled in where it is used.
 FOR_IMAGES = ("--proc", "--build-arg", "--base", "--mirror", "--ca-bundle", "--no-cache")
@@ -16,7 +16,7 @@ FOR_LOCAL = ("--version", "--archive")
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line; the options of ann-benchmarks' install.py, by the same names."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="install.py",
         description="Build the Docker images of algorithms, or install what one needs on this machine.",
     )

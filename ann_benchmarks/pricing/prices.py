@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.layout import find_file
 from ann_benchmarks.common.numbers import GB, plain_number, size_text
 from ann_benchmarks.common.yaml_file import Where, YamlFile
 
@@ -197,7 +198,7 @@ def _more(
 
 def read_prices(path: Path) -> PriceList:
     """Read a file of prices; UserError names the line of a mistake."""
-    return PriceFile(path, ", ".join(_KEYS)).price_list()
+    return PriceFile(find_file(path), ", ".join(_KEYS)).price_list()
 
 
 class PriceFile(YamlFile):

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.layout import shared
 from ann_benchmarks.common.names import exists
 from ann_benchmarks.common.yaml_file import Where, YamlFile
 
-FOLDER = Path(__file__).parents[2] / "reference"
+FOLDER = shared("reference")
 KEYS = ("label", "source", "hardware", "versions", "settings", "datasets", "notes", "tables")
 OPTIONAL = ("settings", "notes")
 TABLE_KEYS = ("columns", "curves", "labels", "rows", "parts")

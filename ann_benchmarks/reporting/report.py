@@ -9,6 +9,7 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import whole_folder
+from ann_benchmarks.common.layout import rename_commands
 from ann_benchmarks.common.numbers import UNKNOWN
 from ann_benchmarks.common.text import say
 from ann_benchmarks.results.export import write_csv
@@ -78,8 +79,9 @@ def write_report(report: Report, folder: Path, target: float = TARGET_RECALL) ->
             blocks += chapter_blocks(chapter, number, target, place)
         blocks += [*run_blocks(report), *detail_blocks(found, warned, len(runs))]
         blocks += reading_blocks(bool(runs), bool(costs))
-        (place / MARKDOWN).write_text(markdown_text(blocks), encoding="utf-8", errors="replace")
-        (place / HTML).write_text(html_page(report.title, blocks), encoding="utf-8", errors="replace")
+        pages = {MARKDOWN: markdown_text(blocks), HTML: html_page(report.title, blocks)}
+        for name, text in pages.items():
+            (place / name).write_text(rename_commands(text), encoding="utf-8", errors="replace")
         write_csv(place / CSV, runs)
         if costs:
             write_costs(place / COSTS, costs)

@@ -1,4 +1,4 @@
-"""Every result as a row of one CSV file."""
+"""Every result as a row of one table, in a CSV or a Parquet file."""
 
 import csv
 import json
@@ -61,8 +61,11 @@ def place_among_columns(name: str) -> tuple[int, str]:
     return next(places, len(SOUGHT_FIRST)), name
 
 
-def write_csv(path: Path, runs: Iterable[Run]) -> None:
-    """Write a line for each result: ann-benchmarks' columns first, then ours, then its other attributes.
+Rows = list[dict[str, Any]]
+
+
+def table_of(runs: Iterable[Run]) -> tuple[list[str], Rows]:
+    """Return columns and a row for each result: ann-benchmarks' first, then ours, then other attributes.
 
     The throughput at the target recall is that of an index: it stands with the result next to that recall.
     """
@@ -76,20 +79,43 @@ def write_csv(path: Path, runs: Iterable[Run]) -> None:
             for name in OF_FILTERS:
                 cells.pop(name, None)
     others = sorted({name for cells in rows for name in cells} - set(known), key=place_among_columns)
+    return [*known, *others], rows
+
+
+def write_csv(path: Path, runs: Iterable[Run]) -> None:
+    """Write the table as CSV."""
+    columns, rows = table_of(runs)
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [*known, *others])
+        writer = csv.DictWriter(file, columns)
         writer.writeheader()
         writer.writerows(rows)
 
 
+def write_parquet(path: Path, runs: Iterable[Run]) -> None:
+    """Write the table as Parquet; a column whose values are of several kinds has them as texts."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    columns, rows = table_of(runs)
+    arrays = []
+    for column in columns:
+        values = [row.get(column) for row in rows]
+        try:
+            arrays.append(pa.array(values))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            arrays.append(pa.array([None if value is None else str(value) for value in values]))
+    pyarrow.parquet.write_table(pa.table(arrays, columns), path)
+
+
 def export_results(output: Path, recompute: bool = False) -> int:
-    """Write every result of every dataset in results/ to a CSV file; return the number of rows."""
+    """Write every result in results/ to a CSV file, or a .parquet file; return the number of rows."""
+    write = write_parquet if output.suffix == ".parquet" else write_csv
     runs = list(load_runs(iter_result_paths(), recompute))
     if not runs:
         raise UserError("nothing to export: results/ holds no readable result; run run.py first")
     try:
         with atomic_path(output) as temporary:
-            write_csv(temporary, runs)
+            write(temporary, runs)
     except OSError as error:
         raise UserError(f"cannot write {output}: {error.strerror or error}") from error
     return len(runs)

@@ -105,6 +105,7 @@ EXCLUSIONS = (
 NEEDS = (
     Need(["--tier-method"], "--tiers", "is for simulated servers"),
     Need(["--tier-method"], "--local", "is for servers outside of containers"),
+    Need(["--json"], "--list-algorithms", "is a form of that list"),
     Need(["--scheduler"], "--local", "needs a server that other machines reach, which no container is"),
     Need(["--post-filter"], "--filter", "says how filtered queries are answered"),
     Need(["--shard-engine"], "--shards", "says what asks the shards", "N"),

@@ -9,8 +9,8 @@ from typing import Any
 
 from ann_benchmarks.common import cli
 from ann_benchmarks.common.errors import UserError, closest, shown
+from ann_benchmarks.common.layout import DEFINITIONS_FOLDER
 from ann_benchmarks.common.numbers import whole
-from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.definitions.selection import SettingValues, read_setting
 from ann_benchmarks.definitions.servers import ENGINES, POOLERS, ROUTED
 from ann_benchmarks.jobs.rounds import read_share, read_time
@@ -111,6 +111,7 @@ class CommandLine:
         " algorithm's image", "NAME", default=(), nargs="+")
     docker_tag: str | None = option("run only algorithms of this Docker image, at a tag: NAME:TAG", "NAME")
     list_algorithms: bool = switch("print the names of all algorithms and end")
+    json: bool = switch("with --list-algorithms: as JSON")
     force: bool = switch("measure again what is finished already")
     rebuild: bool = switch(
         "build anew although an index is there, and measure again what is finished already")
@@ -120,6 +121,8 @@ class CommandLine:
     runs: int = option("times to ask all queries; the best counts", "COUNT", cli.positive_int, 5)
     timeout: int = option("seconds for each definition, -1 for no limit", None, cli.limit, 2 * 3600)
     local: bool = switch("run on this machine itself instead of in Docker")
+    url: str | None = option("with --local: the PostgreSQL server to use, such as"
+        " postgresql://user:password@host:5432/database, in place of variables", "URL")
     batch: bool = switch("give algorithms all queries at once")
     max_n_algorithms: int = option("run this many definitions at most, of each algorithm if several are"
         " named; -1 for all", None, cli.limit, -1)
@@ -222,7 +225,7 @@ class CommandLine:
 
 def make_parser(program: str = "run.py", tiers: str | None = None) -> argparse.ArgumentParser:
     """Return what reads the command line; `tiers` is the default of --tiers."""
-    parser = argparse.ArgumentParser(
+    parser = cli.Parser(
         prog=program,
         description="Measure algorithms on a dataset; finished points are kept and not measured again.",
         formatter_class=cli.HelpWithDefaults,

@@ -2,13 +2,12 @@
 
 import argparse
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from pathlib import Path
 from typing import Any
 
+from ann_benchmarks.common.layout import typed_words
 from ann_benchmarks.data.filters import canonical_filter
 from ann_benchmarks.definitions import servers as kinds
 from ann_benchmarks.jobs.job import Conditions, Execution, Procedure
@@ -132,7 +131,7 @@ class Request(CommandLine):
             show_progress=self.parallelism == 1,
             filters=self.answered_filters,
             payload=self.columns,
-            facts={"command_line": _typed_command(), **facts},
+            facts={"command_line": shlex.join(typed_words()), **facts},
         )
 
 
@@ -141,9 +140,3 @@ def read_request(words: Sequence[str], parser: argparse.ArgumentParser | None = 
     values: dict[str, Any] = vars((parser or make_parser()).parse_args(words))
     values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
     return Request(**values)
-
-
-def _typed_command() -> str:
-    path = Path(sys.argv[0])
-    program = ["-m", path.parent.name] if path.name == "__main__.py" else [path.name]
-    return shlex.join(["python", *program, *sys.argv[1:]])

@@ -5,10 +5,9 @@ if __name__ == "__main__":  # before the imports, which take seconds on a busy m
 
     begin()
 
-import argparse
 from datetime import datetime, timezone
 
-from ann_benchmarks.common.cli import path, run_command
+from ann_benchmarks.common.cli import Parser, path, run_command
 
 from .checking.check import check_bundle, summary
 
@@ -17,7 +16,7 @@ BY_NAME = ""  # of --data without a folder
 
 def main() -> int:
     """Read the command line, check the bundle, and print findings and a summary; 1 if it is refused."""
-    parser = argparse.ArgumentParser(prog="python -m ann_benchmarks.submission", description=__doc__)
+    parser = Parser(prog="python -m ann_benchmarks.submission", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     check = verbs.add_parser("check", help="compare everything that a bundle says with its files")
     check.add_argument("folder", type=path, metavar="FOLDER", help="the folder of the bundle")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ann_benchmarks.common import VERSION
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.layout import PROJECT
 from ann_benchmarks.results.file import RESULTS_FOLDER
 from ann_benchmarks.results.records import Record, read_record
 from ann_benchmarks.results.runs import Run, measure
@@ -19,7 +20,6 @@ from .contents import README, claimed_points, readme, system_of, write_truths
 from .copies import copy_file, search
 from .files import EXPERIMENT, PRICES, SYSTEM, files_in, sha256_of
 from .manifest import MANIFEST, OPEN, BundledFile, Manifest, read_manifest, write_manifest
-from .own_facts import ROOT
 from .private import Private
 
 LOGS = "logs"
@@ -123,7 +123,7 @@ class Bundle:
             experiment=None if experiment is None else self.private.text(experiment),
             mini=request.mini,
             contact=request.contact,
-            commit=commit_of(ROOT),
+            commit=commit_of(PROJECT),
             project_version=VERSION,
             datasets=datasets,
             claims=claimed_points(runs, self.names, target),

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import psutil
 
+from ann_benchmarks.common.layout import PROJECT
+
 HOST, USER, ADDRESS, PATH, SECRET = "host", "user", "address", "path", "secret"
 REPOSITORY = "repository"  # its paths keep what follows: the project's own files
-ROOT = Path(__file__).resolve().parents[2]
 # Paths that every machine has.
 _COMMON_PATHS = re.compile(
     r"/(usr|bin|sbin|lib\w*|etc|dev(?!/shm/)|proc|sys|run(?!/user/)|opt|var/(run|lib|log|cache))?(/|$)"
@@ -48,7 +49,7 @@ def facts_here(environ: Mapping[str, str] | None = None) -> list[OwnFact]:
         *(OwnFact(ADDRESS, address) for address in _addresses()),
         *_read_environment(given),
         *(OwnFact(PATH, text) for text in _folders()),
-        *(OwnFact(REPOSITORY, text) for text in dict.fromkeys((str(ROOT), os.path.realpath(ROOT)))),
+        *(OwnFact(REPOSITORY, text) for text in dict.fromkeys((str(PROJECT), os.path.realpath(PROJECT)))),
     ]
     # A folder may be the home, the current one and the project's: the last is the most telling.
     kinds = {fact.text: fact for fact in found if _is_private(fact)}

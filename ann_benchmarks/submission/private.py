@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
 
+from ann_benchmarks.common.layout import DEFINITIONS_FOLDER, shared
 from ann_benchmarks.fields.series import stored_series
 from ann_benchmarks.results.attributes import version_names
 
 from .files import remove_brackets
-from .own_facts import ADDRESS, HOST, PATH, REPOSITORY, ROOT, SECRET, USER, OwnFact, host_of, is_everywhere
+from .own_facts import ADDRESS, HOST, PATH, REPOSITORY, SECRET, USER, OwnFact, host_of, is_everywhere
 from .patterns import (
     AFTER,
     BEFORE,
@@ -53,13 +54,14 @@ COMMON_HOSTS = {
     "localhost", "machine", "postgres",
 }  # fmt: skip
 _PUBLIC_REGISTRIES = {"docker.io", "ghcr.io", "quay.io", "gcr.io", "public.ecr.aws", "mcr.microsoft.com"}
-_TEXTS = ("*.md", "docs/*.md", "experiments/*.yml", "algorithms/*/config.yml")
 
 
 @cache
 def manual_words() -> frozenset[str]:
     """Return the words of this project's own texts, in lower case."""
-    texts = [path.read_text(encoding="utf-8") for glob in _TEXTS for path in ROOT.glob(glob)]
+    files = [*shared("docs").glob("*.md"), *shared("experiments").glob("*.yml")]
+    files += DEFINITIONS_FOLDER.glob("*/config.yml")
+    texts = [path.read_text(encoding="utf-8") for path in files]
     return frozenset(word.lower() for text in texts for word in re.findall(r"[^\W_]+", text))
 
 

@@ -1,10 +1,10 @@
 """Datasets by name: files under data/, made or downloaded on first use; and a table of all names."""
 
-import difflib
+import json
 from dataclasses import replace
 from pathlib import Path
 
-from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.errors import UserError, nearest, shown
 from ann_benchmarks.common.names import checked_name
 from ann_benchmarks.common.text import clean_text
 
@@ -161,12 +161,25 @@ def make_truth_file(name: str) -> None:
 
 
 def _unknown(name: str) -> UserError:
-    close = difflib.get_close_matches(name, [*dataset_names(), *aliases()], n=3)
+    close = nearest(name, [*dataset_names(), *aliases()], most=3)
     hint = f"did you mean {' or '.join(close)}? " if close else ""
     return UserError(
         f"unknown dataset '{shown(name)}'; {hint}'python create_dataset.py --list' names them all and "
         "'python create_dataset.py --name NAME --train FILE' makes one from your vectors"
     )
+
+
+def datasets_json() -> str:
+    """Return the same as JSON: a list of objects; null is not known yet."""
+    numbers = ("rows", "dimensions")
+    found = []
+    for line in map(_line, dataset_names()):
+        cells: dict[str, object] = dict(zip(_HEAD, line, strict=True))
+        for name in numbers:
+            text = str(cells[name]).replace(",", "")
+            cells[name] = int(text) if text.isdecimal() else None
+        found.append(cells | {"present": line[-1].startswith("yes")})
+    return json.dumps(found, indent=1)
 
 
 def dataset_table() -> str:

@@ -12,6 +12,7 @@ import numpy as np
 import psutil
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.layout import data_folder
 from ann_benchmarks.common.numbers import size_text
 from ann_benchmarks.common.sparse import SparseVectors
 from ann_benchmarks.common.text import warn
@@ -33,7 +34,7 @@ from .write import IN_TRAIN, count_repeated
 
 _FIRST_ROWS = 64
 _SAMPLED_ROWS = 1024
-DATA_FOLDER = Path("data")  # in the current folder, as in ann-benchmarks
+DATA_FOLDER = data_folder()
 
 
 class Dataset(ABC):

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Definition
+from ann_benchmarks.common.layout import DEFINITIONS_FOLDER
+from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Failure, Located
 
 from ..request import Request

@@ -12,16 +12,15 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.layout import PROJECT
 
 GPU_LABEL = "ann-benchmarks.gpu"
 ROOT_LABEL = "ann-benchmarks.root"
 ENVIRONMENT_LABEL = "ann-benchmarks.environment"
 OWNER_LABEL = "ann-benchmarks.owner"
-PROJECT = Path(__file__).parents[3]
 _ENDING_SECONDS = 20  # for containers to end by themselves
 _LAST_SECONDS = 2  # a container that the engine is still making may appear until then
 _ENGINE_SECONDS = 120  # for an engine to be there again that was restarted

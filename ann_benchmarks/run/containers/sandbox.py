@@ -13,9 +13,18 @@ import psutil
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
+from ann_benchmarks.common.layout import (
+    DATA_VARIABLE,
+    DEFINITIONS_FOLDER,
+    IS_CHECKOUT,
+    PACKAGE,
+    PROJECT,
+    data_folder,
+    own_algorithms,
+)
 from ann_benchmarks.common.numbers import size_text
 
-from .engine import OWNER_LABEL, PROJECT, Image, maps_users
+from .engine import OWNER_LABEL, Image, maps_users
 
 HOME = "/home/app"  # in the container, as in ann-benchmarks
 USER_ID = 10001  # inside, where run.py is root's
@@ -83,6 +92,7 @@ class Sandbox:
                 "PYTHONUNBUFFERED": "1",
                 # Of the framework, too, beside which nothing can be written: else each process compiles it.
                 "PYTHONPYCACHEPREFIX": self.image.bytecode or "/tmp/pycache",
+                DATA_VARIABLE: str(data_folder()),
                 **self.environment,
             },
             working_dir=HOME,
@@ -133,10 +143,12 @@ def placement_facts(image: Image | None, memory: int | None) -> dict[str, Any]:
 
 def project_files(definitions: Path, packages: Sequence[str] = ()) -> dict[Path, str]:
     """The framework, the plug-ins and further packages, to where a container has them."""
-    # ann_benchmarks/algorithms is a link to algorithms.
-    files = {PROJECT / name: f"{HOME}/{name}" for name in ("ann_benchmarks", "algorithms", *packages)}
+    files = {PROJECT / name: f"{HOME}/{name}" for name in (PACKAGE.name, *packages)}
+    # In a checkout, ann_benchmarks/algorithms is a link to it; else those of the user are looked for there.
+    if (plugins := DEFINITIONS_FOLDER if IS_CHECKOUT else own_algorithms()) is not None:
+        files[plugins] = f"{HOME}/algorithms"
     definitions = definitions.resolve()
-    if definitions in files:
+    if definitions in (DEFINITIONS_FOLDER, *files):
         return files
     place = f"{HOME}/{definitions.name}"
     if place in files.values():

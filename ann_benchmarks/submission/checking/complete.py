@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.layout import DEFINITIONS_FOLDER, shared
 from ann_benchmarks.common.yaml_file import YamlFile
 from ann_benchmarks.data.filters import canonical_filter
 from ann_benchmarks.definitions.configs import Config, read_configs
-from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER, Data, get_definitions
+from ann_benchmarks.definitions.definition import Data, get_definitions
 from ann_benchmarks.definitions.servers import ENGINES, Replicas, every_pooled, every_shards
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.file import result_path
@@ -23,7 +24,7 @@ from .curves import curves_of
 from .points import CheckedPoint
 from .rules import Findings
 
-EXPERIMENTS = Path(__file__).parents[3] / "experiments"
+EXPERIMENTS = shared("experiments")
 NONE = "none"
 POINT_TYPES = ("float", "bit", "int", "sparse")
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ann_benchmarks.common.layout import DEFINITIONS_FOLDER
 from ann_benchmarks.common.numbers import byte_size
 from ann_benchmarks.definitions.configs import read_configs
-from ann_benchmarks.definitions.definition import DEFINITIONS_FOLDER
 from ann_benchmarks.fields.rows import OWN_DRIVER
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.load.request import QUERIES_A_CLIENT

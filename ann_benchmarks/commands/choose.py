@@ -1,0 +1,86 @@
+"""Say which index fits your vectors: make a dataset of them, measure every extension that is here, report.
+
+Other options are those of run.py, such as --dry-run, --clients 1,32 or --budget 10m.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from ann_benchmarks.commands.run import every_job, run
+from ann_benchmarks.common.cli import Parser, path_or_pattern, positive_int
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.text import say, warn
+from ann_benchmarks.data.datasets import canonical_name, dataset_path, get_dataset, is_present
+from ann_benchmarks.data.datasets.own import QUERIES, OwnVectors, create_own
+from ann_benchmarks.data.datasets.write import NEIGHBORS, repetition_warning
+from ann_benchmarks.distance import METRICS, metric_of
+from ann_benchmarks.experiments.carrying_out import carry_out
+from ann_benchmarks.experiments.report import report_experiment
+from ann_benchmarks.experiments.schema import Options
+from ann_benchmarks.run.command_line import make_parser
+from ann_benchmarks.run.server_url import LOCAL, take_url
+
+DISTANCE = "angular"
+_LEAST_ROWS = 200  # fewer show nothing of an index
+_ROWS_A_QUERY = 10  # of a small file
+
+
+def main() -> int:
+    """Do all of it; return the exit status of the measurement."""
+    parser = Parser("choose.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("file", metavar="FILE", type=path_or_pattern, help="vectors, as create_dataset.py --train takes them,"
+        " or the name of a dataset")  # fmt: skip
+    add("--distance", metavar="METRIC", help=f"{', '.join(METRICS)} (default: {DISTANCE}, which is cosine)")
+    add("--queries", type=positive_int, metavar="N", help=f"rows to hold out as queries (default: {QUERIES},"
+        " of a small file a tenth)")  # fmt: skip
+    add("--name", help="the name of the dataset (default: that of the file)")
+    add("--force", action="store_true", help="make the dataset again, and measure again what is finished")
+    add("--mini", action="store_true", help="a quicker, less sure answer")
+    args, others = parser.parse_known_args(take_url(sys.argv[1:], LOCAL))
+    options = make_parser()
+    chosen = Options(options).parse(others)  # refused before anything is made
+    name = dataset_of(args)
+    words = ["--experiment", "choose", *(["--mini"] if args.mini else []), LOCAL, "--dataset", name]
+    words += [*(["--force"] if args.force else []), *others]
+    status = carry_out(words, options, run)
+    if not (chosen.dry_run or chosen.build_only):
+        folder = report_experiment(words, options, every_job)
+        say(f"wrote {folder}/report.html, with its pictures")
+    return status
+
+
+def dataset_of(args: argparse.Namespace) -> str:
+    """Return the name of the dataset to measure on, which is made of the file unless it is there."""
+    file = Path(args.file)
+    if "/" not in args.file and not file.exists() and is_present(canonical_name(args.file)):
+        return canonical_name(args.file)
+    name = args.name or re.sub(r"[^A-Za-z0-9.-]+", "-", file.name.partition(".")[0]).strip(".-") or "mine"
+    path, metric = dataset_path(name), metric_of(args.distance or DISTANCE)
+    if path.exists() and not args.force:
+        if file.exists() and file.stat().st_mtime > path.stat().st_mtime:
+            raise UserError(f"{path} is older than {file}: add --force to replace it, or --name for another")
+        with get_dataset(name)[0] as dataset:
+            stored = dataset.attrs["distance"]
+        if args.distance and stored != metric:
+            raise UserError(f"{path} has the metric {stored}: add --force to replace it, or --name")
+        say(f"dataset {name}: {path} is used, which is there already")
+        return name
+    own = OwnVectors(args.file, metric, queries=args.queries)
+    neighbors = NEIGHBORS
+    if not own.is_sparse:
+        vectors, _ = own.open()
+        rows = len(vectors)
+        if rows < _LEAST_ROWS:
+            raise UserError(f"{args.file} has {rows} rows: at least {_LEAST_ROWS} are needed")
+        own = OwnVectors(args.file, metric, queries=args.queries or min(QUERIES, rows // _ROWS_A_QUERY))
+        neighbors = min(NEIGHBORS, rows // 2)
+    if not args.distance:
+        say(f"distance: {metric}, which is cosine; --distance gives another")
+    create_own(name, own, neighbors, args.force)
+    with get_dataset(name)[0] as dataset:
+        if repeated := dataset.queries_in_train():
+            warn(repetition_warning(repeated, len(dataset.test())))
+    return name

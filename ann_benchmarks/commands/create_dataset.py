@@ -1,0 +1,339 @@
+"""Make, get, check or convert a dataset, or find its true neighbours."""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from ann_benchmarks.common.cli import Parser, file_to_write, path, path_or_pattern, positive_int, seed
+from ann_benchmarks.common.dask_cluster import check_scheduler
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.files import disk_errors
+from ann_benchmarks.common.text import say, warn
+from ann_benchmarks.data.datasets import (
+    DATA_FOLDER,
+    canonical_name,
+    dataset_path,
+    get_dataset,
+    is_downloaded,
+    is_present,
+    make_dataset,
+    prepare_filters,
+    truth_file,
+)
+from ann_benchmarks.data.datasets.catalog import dataset_table, datasets_json
+from ann_benchmarks.data.datasets.filtering import (
+    FilterFiles,
+    add_own_filters,
+    read_new_filters,
+    store_own_filters,
+)
+from ann_benchmarks.data.datasets.maintenance import (
+    CONVERTED_TYPES,
+    convert_source,
+    find_truth,
+    verify_dataset,
+)
+from ann_benchmarks.data.datasets.own import (
+    QUERIES,
+    OwnVectors,
+    check_name,
+    create_in_place,
+    create_own,
+    store_index,
+)
+from ann_benchmarks.data.datasets.write import NEIGHBORS, repetition_warning
+from ann_benchmarks.data.ground_truth import SEARCH_DEVICE, open_device
+from ann_benchmarks.distance import METRICS, metric_of
+
+YAML_SUFFIXES = (".yml", ".yaml")
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = Parser(description="make, get, check or convert a dataset under data/")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--dataset", metavar="NAME", help="make or download a registered dataset")
+    what.add_argument("--name", help="make a dataset of this name from your own vectors")
+    what.add_argument("--list", action="store_true", help="list the datasets and what of them is there")
+    what.add_argument("--verify", metavar="NAME", help="read all files of a dataset again and check them")
+    what.add_argument(
+        "--ground-truth",
+        metavar="NAME",
+        help="find the exact neighbours of every query; an interrupted run goes on where it stopped",
+    )
+    what.add_argument(
+        "--convert",
+        metavar="SOURCE",
+        type=path_or_pattern,
+        help="write a dataset's vectors, or those of a file, as one NPY file; resumes",
+    )
+    what.add_argument(
+        "--add-filters", metavar="NAME", help="make the filters that --filters names, for this dataset"
+    )
+    own = parser.add_argument_group("your own vectors")
+    own.add_argument(
+        "--train",
+        metavar="FILE",
+        type=path_or_pattern,
+        help="NPY, NPZ, HDF5, Parquet, fbin, u8bin, i8bin, fvecs or bvecs; sparse vectors as csr or SciPy's"
+        " NPZ; FILE:KEY names an array or column in it, a folder or 'part_*.npy' several files",
+    )
+    own.add_argument(
+        "--from-postgres",
+        metavar="URL",
+        help="copy them from a table, read only: postgresql://USER@HOST/DATABASE, with the password in"
+        " PGPASSWORD or ~/.pgpass",
+    )
+    own.add_argument("--table", help="the table, or a view, as in SQL")
+    own.add_argument("--column", help="its column of vectors: vector, halfvec, sparsevec, bit or real[]")
+    own.add_argument(
+        "--sample",
+        type=positive_int,
+        metavar="ROWS",
+        help="about so many rows, drawn at random (default all)",
+    )
+    queries = own.add_mutually_exclusive_group()
+    queries.add_argument(
+        "--test", metavar="FILE", type=path_or_pattern, help="the queries, in a file of their own"
+    )
+    queries.add_argument(
+        "--queries", type=positive_int, help=f"how many rows to hold out as queries (default {QUERIES})"
+    )
+    own.add_argument(
+        "--distance", metavar="METRIC", help=f"{', '.join(METRICS)}; cosine, l2 and dot are understood"
+    )
+    own.add_argument("--seed", type=seed, default=1, help="chooses the rows held out (default %(default)s)")
+    own.add_argument(
+        "--in-place",
+        action="store_true",
+        help="use the files where they lie instead of copying them; needs --test",
+    )
+    filters = parser.add_argument_group("filters")
+    filters.add_argument(
+        "--filters",
+        metavar="SETS",
+        type=path_or_pattern,
+        help="uniform:0.01,near:0.01,... or a YAML file of your own, which needs --attributes",
+    )
+    filters.add_argument(
+        "--attributes",
+        metavar="FILE",
+        type=path,
+        help="a Parquet file of columns, one row a training vector; of a table, the names of columns: a,b",
+    )
+    parser.add_argument(
+        "--neighbors",
+        type=positive_int,
+        default=NEIGHBORS,
+        help="exact neighbours kept a query (default %(default)s)",
+    )
+    parser.add_argument(
+        "--scheduler", metavar="ADDRESS", help="find exact neighbours on a Dask cluster, tls://HOST:8786"
+    )
+    parser.add_argument(
+        "--device",
+        choices=("cpu", "gpu"),
+        default="cpu",
+        help="find exact neighbours on a GPU, with PyTorch: the same ones, sooner (default %(default)s)",
+    )
+    parser.add_argument(
+        "--connections",
+        type=positive_int,
+        default=4,
+        help="connections to download through at once (default %(default)s)",
+    )
+    parser.add_argument(
+        "--output", metavar="FILE", type=file_to_write, help="the NPY file that --convert writes"
+    )
+    parser.add_argument("--dtype", choices=CONVERTED_TYPES, help="type of the numbers that --convert writes")
+    parser.add_argument("--json", action="store_true", help="with --list: as JSON")
+    parser.add_argument("--force", action="store_true", help="replace what is there")
+    args = parser.parse_args()
+    is_own = args.filters is not None and Path(args.filters).suffix in YAML_SUFFIXES
+    for given, needed, belongs in (
+        (
+            args.name,
+            args.from_postgres or (args.train and args.distance),
+            "--name needs --train and --distance, or --from-postgres",
+        ),
+        (
+            args.from_postgres,
+            args.name and args.table and args.column,
+            "--from-postgres needs --name, --table and --column",
+        ),
+        (
+            args.from_postgres,
+            not (args.train or args.in_place),
+            "--from-postgres takes the place of --train and --in-place",
+        ),
+        (
+            args.table or args.column or args.sample,
+            args.from_postgres,
+            "--table, --column and --sample need --from-postgres",
+        ),
+        (
+            args.filters,
+            args.add_filters or args.ground_truth or args.name,
+            "--filters needs --add-filters, --name or --ground-truth",
+        ),
+        (args.add_filters, args.filters, "--add-filters needs --filters"),
+        (args.attributes, is_own and not args.ground_truth, "--attributes needs --filters FILE.yml"),
+        (is_own, args.attributes, "--filters FILE.yml needs --attributes FILE.parquet"),
+        (args.scheduler, not args.filters, "a cluster does not search under filters; leave --scheduler out"),
+        (args.train, args.name, "--train needs --name"),
+        (args.json, args.list, "--json needs --list"),
+        (args.output or args.dtype, args.convert, "--output and --dtype need --convert"),
+        (args.scheduler, args.ground_truth or args.in_place, "--scheduler needs --ground-truth"),
+        (args.scheduler, args.device == "cpu", "a cluster's workers use their CPUs; leave --device out"),
+        (
+            args.in_place,
+            args.test,
+            "--in-place needs --test: queries that are held out would have to be taken out of the file",
+        ),
+    ):
+        if given is not None and given is not False and not needed:
+            parser.error(belongs)
+    return args
+
+
+def main() -> int:
+    """Do what the command line says; 1 when --verify finds something wrong."""
+    args = parse_arguments()
+    SEARCH_DEVICE.set(open_device(args.device))
+    if args.scheduler:
+        check_scheduler(args.scheduler)
+    if args.list:
+        print(datasets_json() if args.json else dataset_table())
+    elif args.verify is not None:
+        return verify(args.verify)
+    elif args.add_filters is not None:
+        add_filters(args.add_filters, args)
+    elif args.ground_truth is not None and args.filters:
+        name = canonical_name(args.ground_truth)
+        for filter in prepare_filters(name, args.filters.split(","), args.neighbors, args.force):
+            print(f"{truth_file(name, filter)} has the nearest rows of each query under its filter")
+    elif args.ground_truth is not None:
+        print(find_truth(args.ground_truth, args.neighbors, args.scheduler, args.force))
+    elif args.convert is not None:
+        path = convert_source(args.convert, args.output, args.dtype, args.force)
+        print(f"{path} is ready")
+    elif args.name is None:
+        get(args.dataset, args.connections, args.force)
+    elif args.from_postgres:
+        create_from_postgres(args)
+    else:
+        create(args)
+    return 0
+
+
+def create_from_postgres(args: argparse.Namespace) -> None:
+    """Copy vectors, and attributes if there are any, out of a table, and make the dataset of them."""
+    from ann_benchmarks.algorithms.postgres.errors import PostgresError
+    from ann_benchmarks.algorithms.postgres.table.reading import VectorTable, copy_table
+
+    check_name(args.name, args.force)
+    if args.distance is not None and metric_of(args.distance) not in METRICS:
+        raise UserError(f"unknown metric '{args.distance}'; use one of {', '.join(METRICS)}")
+    names = str(args.attributes).split(",") if args.attributes else ()
+    source = VectorTable(args.from_postgres, args.table, args.column, names, args.sample, args.seed)
+    DATA_FOLDER.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{args.name}.", dir=DATA_FOLDER) as folder:
+        with disk_errors(Path(folder)):
+            try:
+                copied = copy_table(source, Path(folder), metric_of(args.distance or ""))
+            except PostgresError as error:
+                raise UserError(str(error)) from None
+        print(copied.describe())
+        if not copied.metric:
+            raise UserError(
+                f"no index of {args.table} tells the metric: add --distance, one of {', '.join(METRICS)}"
+            )
+        args.train, args.distance, args.attributes = str(copied.vectors), copied.metric, copied.attributes
+        create(args)
+    own = next((index for index in copied.indexes if index.metric == copied.metric), None)
+    if own is not None:
+        store_index(args.name, own.algorithm, own.arguments)
+        print(f"its index {own.name} is a contender of choose: {own.algorithm}, {dict(own.arguments)}")
+
+
+def create(args: argparse.Namespace) -> None:
+    """Make a dataset of one's own vectors, with filters if there are any; these are checked first."""
+    own = OwnVectors(args.train, metric_of(args.distance), args.test, args.queries, args.seed)
+    filters = (
+        read_new_filters(FilterFiles(args.attributes, Path(args.filters)), own) if args.attributes else None
+    )
+    if args.in_place:
+        create_in_place(args.name, own, args.force)
+        print(find_truth(args.name, args.neighbors, args.scheduler, force=True))
+        print(f"{args.name} is ready: use --dataset {args.name}")
+    else:
+        create_own(args.name, own, args.neighbors, args.force)
+        ready(args.name)
+    with get_dataset(args.name)[0] as dataset:
+        if repeated := dataset.queries_in_train():
+            warn(repetition_warning(repeated, len(dataset.test())))
+        if filters is not None:
+            describe_filters(args.name, store_own_filters(dataset, filters, args.neighbors, force=True))
+    if args.filters and filters is None:
+        add_filters(args.name, args)
+
+
+def add_filters(name: str, args: argparse.Namespace) -> None:
+    """Make filters by name, or of one's own, for a dataset."""
+    if args.attributes:
+        files = FilterFiles(args.attributes, Path(args.filters))
+        names = add_own_filters(name, files, args.neighbors, args.force)
+    else:
+        names = prepare_filters(name, args.filters.split(","), args.neighbors, args.force)
+    describe_filters(canonical_name(name), names)
+
+
+def describe_filters(name: str, filters: list[str]) -> None:
+    """Say what filter sets are like, and how to use them."""
+    with get_dataset(name)[0] as dataset:
+        for filter in filters:
+            found = dataset.filter_set(filter)
+            few = int((found.matches < dataset.truth(filter).neighbors.shape[1]).sum())
+            short = f"; for {few:,} queries, fewer rows pass than there are neighbours to find" if few else ""
+            print(
+                f"{filter}: {found.selectivity:.3%} of {found.rows:,} rows pass on average,"
+                f" {len(set(found.filters)):,} distinct filters{short}"
+            )
+    say(f"use run.py --dataset {name} --filter {','.join(filters)}")
+
+
+def get(name: str, connections: int, force: bool) -> None:
+    """Make or download a registered dataset."""
+    name = canonical_name(name)
+    if is_present(name):
+        if not force:
+            print(f"{name} is there already; --force makes it again")
+            return
+        if is_downloaded(name):
+            raise UserError(
+                f"the files of {name} are there; delete those that are to be downloaded again"
+                f" (--verify {name} says what is wrong with them)"
+            )
+    make_dataset(name, connections)
+    ready(name)
+
+
+def ready(name: str) -> None:
+    """Say what a dataset has, and how to use it."""
+    dataset, dimension = get_dataset(name)
+    with dataset:
+        queries = f"{len(dataset.test()):,} queries"
+        print(f"{dataset.rows:,} x {dimension}, {dataset.attrs['distance']}; {queries}")
+    path = dataset_path(name)
+    print(f"{path if path.exists() else name} is ready: use --dataset {name}")
+
+
+def verify(name: str) -> int:
+    """Print what is wrong with a dataset; 1 if anything is."""
+    problems = 0
+    for problem in verify_dataset(name):
+        print(problem)
+        problems += 1
+    if not problems:
+        print(f"{name}: all files are as they should be")
+    return 1 if problems else 0

@@ -1,0 +1,106 @@
+"""Draw the recall/QPS frontier, or any other two metrics, of the results of one dataset.
+
+With --tiers, draw throughput and tail latency by available RAM, and write them as a table. With --filters,
+draw throughput and what default settings return by the share of rows that a filter lets through, and
+which strategy is the fastest where. With --recalls, draw the share of queries below each recall, for the
+results next to a recall. With --monitoring, draw what the machine and the server did during one result.
+"""
+
+import argparse
+from dataclasses import fields
+
+from ann_benchmarks.common.cli import Parser, file_to_write, limit, number, path, positive_int
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.plotting.dashboard import draw_monitoring
+from ann_benchmarks.plotting.draw import MODES, PlotRequest, draw
+from ann_benchmarks.published import published_names
+from ann_benchmarks.results.metrics import QPS_AT_RECALL, TARGET_RECALL, all_metrics
+from ann_benchmarks.views.curves import View
+from ann_benchmarks.views.facets import FACETS
+
+CHOSEN_BY_MODES = ("x_axis", "y_axis", "x_scale", "y_scale", "raw", "facet")
+
+
+def main() -> None:
+    """Read the command line and draw."""
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--dataset", metavar="DATASET", default="glove-100-angular")
+    add("--count", type=positive_int, default=10, help="k, the number of neighbours (default 10)")
+    add("--definitions", metavar="FILE", default="algos.yaml", help="accepted and not used")
+    add("--limit", type=limit, default=-1, help="accepted and not used")
+    add(
+        "-o",
+        "--output",
+        type=file_to_write,
+        help="default: results/DATASET.png, DATASET-tiers.png, DATASET-filters.png or DATASET-recalls.png",
+    )
+    add("-x", "--x-axis", choices=list(all_metrics), default="recall", help="metric on the x axis")
+    add("-y", "--y-axis", choices=list(all_metrics), default="qps", help="metric on the y axis")
+    add(
+        "-X",
+        "--x-scale",
+        default="linear",
+        help="linear, log, symlog, logit, or aN such as a3 (default linear)",
+    )
+    add("-Y", "--y-scale", default="linear", help="linear, log, symlog or logit (default linear)")
+    add("--raw", action="store_true", help="also show, faded, the points behind the frontier")
+    add(
+        "--series",
+        nargs="+",
+        metavar="PATTERN",
+        default=[],
+        help="draw these series, such as 'pgvector*-c4', or all (default: those under the load, and on the"
+        " server, with the most points)",
+    )
+    add(
+        "--facet",
+        choices=list(FACETS),
+        default="",
+        help="a panel for each number of clients, load, tier, server or filter, with the same axes",
+    )
+    add("--batch", action="store_true", help="plot the results of batch mode")
+    add(
+        "--target-recall",
+        type=number,
+        metavar="RECALL",
+        help=f"what a point must reach for the metric {QPS_AT_RECALL}, --tiers, --filters and --recalls"
+        f" (default {TARGET_RECALL})",
+    )
+    add("--no-intervals", action="store_true", help="leave out the bars of 95%% intervals")
+    add("--recompute", action="store_true", help="compute the metrics anew, whatever is cached")
+    add("--tiers", action="store_true", help="QPS and p99 by available RAM, and a table next to the picture")
+    add(
+        "--filters",
+        action="store_true",
+        help="QPS and what default settings return by share of rows, the fastest strategies, and a table",
+    )
+    add("--recalls", action="store_true", help="the share of queries below each recall, of each series")
+    add(
+        "--published",
+        metavar="NAME[:TABLE]",
+        help="lay published figures, of another machine, over; with --tiers as shares:"
+        f" {', '.join(published_names())}",
+    )
+    add("--normalise", action="store_true", help="divide each curve by its first point, to compare shapes")
+    add(
+        "--monitoring",
+        metavar="RESULT",
+        type=path,
+        help="what the machine and the server did meanwhile, from the file of a result or workload",
+    )
+    args = parser.parse_args()
+    if args.monitoring:
+        draw_monitoring(args.monitoring, args.output)
+        return
+    view = View(args.x_axis, args.y_axis, args.x_scale, args.y_scale, args.raw, args.normalise)
+    names = {field.name for field in fields(PlotRequest)} & vars(args).keys()
+    options = {name: getattr(args, name) for name in names}
+    request = PlotRequest(view=view, intervals=not args.no_intervals, **options)
+    modes = [name for name in MODES if name and getattr(args, name)]
+    if len(modes) > 1:
+        raise UserError(f"--{modes[0]} and --{modes[1]} have a picture each: leave out one of them")
+    given = [name for name in CHOSEN_BY_MODES if getattr(args, name) != parser.get_default(name)]
+    if modes and given:
+        raise UserError(f"--{modes[0]} has axes of its own: leave out --{given[0].replace('_', '-')}")
+    draw(request, *modes)

@@ -1,0 +1,91 @@
+"""Write a report on the results of one dataset: Markdown and HTML with pictures, a CSV and a JSON."""
+
+import sys
+
+from ann_benchmarks.commands.run import every_job
+from ann_benchmarks.common.cli import (
+    Parser,
+    file_to_write,
+    number,
+    path,
+    path_or_pattern,
+    positive_float,
+    positive_int,
+    read_by,
+)
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.experiments.claims import write_claims
+from ann_benchmarks.experiments.report import add_bundle_options, report_experiment, requested_bundle
+from ann_benchmarks.load.request import Objective
+from ann_benchmarks.pricing.costs import cost_request
+from ann_benchmarks.reporting.chapters import FOLDER, ReportOptions, bundle_results, report_results
+from ann_benchmarks.results.metrics import TARGET_RECALL
+from ann_benchmarks.run.command_line import make_parser
+from ann_benchmarks.run.server_url import take_url
+
+
+def main() -> None:
+    """Read the command line and write the report."""
+    parser = Parser(description=__doc__)
+    add = parser.add_argument
+    add("--dataset", metavar="DATASET", help="default: the only dataset with results")
+    add("--algorithm", nargs="+", default=[], metavar="NAME", help="only these curves; vchord selects"
+        " vchord-c32 and every other name that begins with vchord-")  # fmt: skip
+    add("--count", type=positive_int, help="only results with this number of neighbours")
+    add("-o", "--output", type=file_to_write, metavar="FOLDER", help="default: reports/DATASET")
+    add("--title", help="the report's heading")
+    add("--target-recall", type=number, metavar="RECALL", help="the recall that results must reach to be"
+        f" compared (default {TARGET_RECALL})")  # fmt: skip
+    add("--prices", type=path, metavar="FILE", help="price the measured servers with this file of prices")
+    add("--slo", type=read_by(Objective.parse), metavar="PERCENTILE:TIME", help="with --prices: the latency"
+        " that a server must keep, such as p99:50ms")  # fmt: skip
+    add("--target-rate", type=positive_float, metavar="N", help="with --prices: the queries a second that a"
+        " server must answer")  # fmt: skip
+    add("--recompute", action="store_true", help="compute the metrics anew, whatever is cached")
+    add(
+        "--experiment",
+        metavar="FILE",
+        type=path_or_pattern,
+        help="report an experiment; give the options that run.py was given",
+    )
+    add("--mini", action="store_true", help="with --experiment: report its miniature")
+    add("--claims", action="store_true", help="write one table of the findings of all experiments, as far as"
+        " they are measured; give the options that run.py was given")  # fmt: skip
+    add_bundle_options(parser)
+    words = take_url(sys.argv[1:])
+    args, others = parser.parse_known_args(words)
+    request = requested_bundle(args)
+    folder = None
+    if args.claims:
+        alone = (
+            "dataset",
+            "algorithm",
+            "count",
+            "title",
+            "target_recall",
+            "prices",
+            "experiment",
+            "mini",
+            "bundle",
+        )
+        for name in alone:
+            if getattr(args, name):
+                raise UserError(f"--claims covers every experiment: leave out --{name.replace('_', '-')}")
+        print(f"wrote {write_claims(args.output or FOLDER / 'claims', others, make_parser(), every_job)}")
+        return
+    if args.experiment:
+        folder = report_experiment(words, make_parser(), every_job)
+    elif others or args.mini:
+        raise UserError(f"{(others or ['--mini'])[0]} is for the report of an experiment: add --experiment")
+    else:
+        costs = cost_request(args.prices, args.slo, args.target_rate)
+        options = ReportOptions(args.title, args.target_recall, args.recompute, costs)
+        what = (args.dataset, args.algorithm, args.count)
+        if request is not None:
+            bundle_results(request, *what, options)
+        else:
+            folder = report_results(*what, args.output, options)
+    if folder is None:
+        print(f"wrote {args.bundle / 'manifest.json'} and all that it lists")
+    else:
+        print(f"wrote {folder / 'report.html'} and report.md, points.csv, report.json")
