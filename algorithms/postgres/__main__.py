@@ -10,7 +10,7 @@ from .servers.programs import embedded_installation
 
 
 def main() -> None:
-    """Print it, or why there is none."""
+    """Print it, or why it is not there."""
     try:
         print(embedded_installation() / "bin")
     except PostgresError as error:

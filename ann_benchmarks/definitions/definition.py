@@ -192,9 +192,9 @@ class MissingFolder(UserError):
 def plugin_class(definition: Definition) -> PluginClass:
     """Import the plug-in's module and return its class; an ImportError means that it needs something."""
     name = f"{definition.module}.module"
-    if (own := own_algorithms()) is not None:  # its plug-ins have the imports of those that come along
+    if (beside := own_algorithms()) is not None:  # its plug-ins have the imports of those that come along
         places: list[str] = vars(importlib.import_module("ann_benchmarks.algorithms"))["__path__"]
-        places += [] if str(own) in places else [str(own)]
+        places += [] if str(beside) in places else [str(beside)]
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:

@@ -44,7 +44,7 @@ def variables_of(url: str) -> dict[str, str]:
         more = parse_qsl(parts.query, strict_parsing=bool(parts.query))
     except ValueError:
         raise UserError(_FORM) from None
-    if parts.scheme not in _SCHEMES or "/" in found["dbname"] or parts.fragment:
+    if parts.scheme not in _SCHEMES or "/" in (found["dbname"] or "") or parts.fragment:
         raise UserError(_FORM)
     values = {name: unquote(value) for name, value in found.items() if value} | dict(more)
     values.setdefault("password", os.environ.get("PGPASSWORD", ""))
