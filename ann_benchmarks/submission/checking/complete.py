@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -13,8 +13,7 @@ from ann_benchmarks.common.cli import option_name
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.layout import DEFINITIONS_FOLDER, shared
 from ann_benchmarks.common.yaml_file import YamlFile
-from ann_benchmarks.definitions.configs import Config, read_configs
-from ann_benchmarks.definitions.definition import Data, get_definitions
+from ann_benchmarks.definitions.configs import Config, read_configs, replace_run_groups
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.file import result_path
 from ann_benchmarks.run.command_line import CommandLine
@@ -59,7 +58,7 @@ class Expected:
 
         A bundle does not say of which type its points are: there is a mapping for each that may be.
         """
-        configs = [self._replace_groups(config) for config in known_configs()]
+        configs = replace_run_groups(known_configs(), self.groups or {})
         dataset, series = point.facts, point.series
         for point_type in POINT_TYPES:
             found: dict[str, list[list[Any]]] = defaultdict(list)
@@ -70,20 +69,6 @@ class Expected:
                     found[json.dumps(one.arguments)] += one.points()
             if found:
                 yield dict(found)
-
-    def _replace_groups(self, config: Config) -> Config:
-        groups = self.groups or {}
-
-        def replaced(entry: dict[str, Any]) -> dict[str, Any]:
-            if entry["name"] not in groups:
-                return entry
-            return entry | {"run_groups": groups[entry["name"]], "more_run_groups": {}}
-
-        entries = {
-            point_type: {metric: [replaced(entry) for entry in listed] for metric, listed in metrics.items()}
-            for point_type, metrics in config.entries.items()
-        }
-        return replace(config, entries=entries)
 
 
 @cache
