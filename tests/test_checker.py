@@ -116,10 +116,10 @@ def test_each_kind_of_servers_that_an_experiment_compares_has_a_series():
         *("", "shards2-client", "shards2-routed1"),
         *("shards4-client", "shards4-routed1", "shards4-routed4"),
     ]
-    assert complete._servers(run) == on_shards
-    assert complete._servers({"replicas": "none,2"}) == ["", "replicas2"]
+    assert complete._step({"run": run}).servers == on_shards
+    assert complete._step({"run": {"replicas": "none,2"}}).servers == ["", "replicas2"]
     through = {"pooler": ["none", "pgbouncer:session", "pgbouncer:transaction"], "pool-size": [2, 8]}
-    assert complete._servers(through) == [
+    assert complete._step({"run": through}).servers == [
         *("", "pgbouncer-session", "pgbouncer-transaction-pool2", "pgbouncer-transaction-pool8")
     ]
     step = complete._step({"run": {"dataset": "mine", "algorithm": "hnsw", "shards": ["none", 2]}})

@@ -2,22 +2,22 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from ann_benchmarks.common.cli import option_name
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.layout import DEFINITIONS_FOLDER, shared
 from ann_benchmarks.common.yaml_file import YamlFile
-from ann_benchmarks.data.filters import canonical_filter
-from ann_benchmarks.definitions.configs import Config, read_configs
-from ann_benchmarks.definitions.definition import Data, get_definitions
-from ann_benchmarks.definitions.servers import ENGINES, Replicas, every_pooled, every_shards
+from ann_benchmarks.definitions.configs import Config, read_configs, replace_run_groups
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.file import result_path
+from ann_benchmarks.run.command_line import CommandLine
+from ann_benchmarks.run.request import read_request
 
 from ..manifest import PUBLISHED, Manifest
 from .curves import curves_of
@@ -25,7 +25,6 @@ from .points import CheckedPoint
 from .rules import Findings
 
 EXPERIMENTS = shared("experiments")
-NONE = "none"
 POINT_TYPES = ("float", "bit", "int", "sparse")
 
 
@@ -59,7 +58,7 @@ class Expected:
 
         A bundle does not say of which type its points are: there is a mapping for each that may be.
         """
-        configs = [self._replace_groups(config) for config in known_configs()]
+        configs = replace_run_groups(known_configs(), self.groups or {})
         dataset, series = point.facts, point.series
         for point_type in POINT_TYPES:
             found: dict[str, list[list[Any]]] = defaultdict(list)
@@ -70,20 +69,6 @@ class Expected:
                     found[json.dumps(one.arguments)] += one.points()
             if found:
                 yield dict(found)
-
-    def _replace_groups(self, config: Config) -> Config:
-        groups = self.groups or {}
-
-        def replaced(entry: dict[str, Any]) -> dict[str, Any]:
-            if entry["name"] not in groups:
-                return entry
-            return entry | {"run_groups": groups[entry["name"]], "more_run_groups": {}}
-
-        entries = {
-            point_type: {metric: [replaced(entry) for entry in listed] for metric, listed in metrics.items()}
-            for point_type, metrics in config.entries.items()
-        }
-        return replace(config, entries=entries)
 
 
 @cache
@@ -116,42 +101,31 @@ def _merged(step: Mapping[str, Any], is_mini: bool) -> dict[str, Any]:
 
 def _step(step: Mapping[str, Any]) -> Expected:
     run = step.get("run", {})
+    request = read_request([*_words(run)])
     return Expected(
-        datasets=_words(run.get("dataset")),
-        algorithms=[word.partition(":")[0] for word in _words(run.get("algorithm"))],
-        clients=[int(word) for word in _words(run.get("clients")) if word.isdecimal()],
-        filters=[canonical_filter(word) for word in _words(run.get("filter"))],
+        datasets=[request.dataset] if "dataset" in run else [],
+        algorithms=[word.partition(":")[0] for word in request.algorithm],
+        clients=request.clients,
+        filters=request.filters,
         groups=step.get("groups"),
-        servers=_servers(run),
+        servers=[str(one) for one in request.servers],
     )
+
+
+def _words(run: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the command line of a step's options."""
+    takes_words = {option_name(one.name) for one in fields(CommandLine) if "nargs" in one.metadata}
+    for name, value in run.items():
+        if value is None or value is False:
+            continue
+        yield (option := f"--{name}")
+        several = [str(one) for one in (value if isinstance(value, list) else [value]) if one is not True]
+        yield from several if option in takes_words or not several else [",".join(several)]
 
 
 def _servers_text(series: Series) -> str:
     """Return what answers the queries of a series, "" for one server."""
     return "-".join(series.parts("servers"))
-
-
-def _servers(run: Mapping[str, Any]) -> list[str]:
-    """Return every combination of shards, poolers and replicas that a step names."""
-    engines = _words(run.get("shard-engine")) or [ENGINES[0]]
-    counts, probes = _numbers(run.get("shards")) or [0], _numbers(run.get("shard-probes")) or [1]
-    shards = every_shards(counts, engines, probes)
-    names = [None if name == NONE else name for name in _words(run.get("pooler")) or [NONE]]
-    poolers = every_pooled(names, _numbers(run.get("pool-size")) or [None])
-    replicas = [Replicas(count) for count in _numbers(run.get("replicas")) or [0]]
-    each = product(shards, poolers, replicas)
-    return list(dict.fromkeys("-".join(filter(None, map(str, servers))) for servers in each))
-
-
-def _numbers(value: Any) -> list[int]:
-    """Return the numbers of an option, of which 'none' is 0."""
-    return [0 if word == NONE else int(word) for word in _words(value)]
-
-
-def _words(value: Any) -> list[str]:
-    """Return the values of an option, which are a list, or words separated by commas."""
-    values: Iterable[Any] = value if isinstance(value, list) else [] if value is None else [value]
-    return [word.strip() for one in values for word in str(one).split(",")]
 
 
 def check_complete(
