@@ -22,6 +22,8 @@ from ann_benchmarks.experiments.schema import Options
 from ann_benchmarks.run.command_line import make_parser
 from ann_benchmarks.run.server_url import LOCAL, take_url
 
+from .from_postgres import add_table_options, copied_vectors
+
 DISTANCE = "angular"
 _LEAST_ROWS = 200  # fewer show nothing of an index
 _ROWS_A_QUERY = 10  # of a small file
@@ -31,8 +33,9 @@ def main() -> int:
     """Do all of it; return the exit status of the measurement."""
     parser = Parser("choose.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("file", metavar="FILE", type=path_or_pattern, help="vectors, as create_dataset.py --train takes them,"
-        " or the name of a dataset")  # fmt: skip
+    add("file", metavar="FILE", nargs="?", type=path_or_pattern, help="vectors, as create_dataset.py --train"
+        " takes them, or the name of a dataset")  # fmt: skip
+    add_table_options(parser)
     add("--distance", metavar="METRIC", help=f"{', '.join(METRICS)} (default: {DISTANCE}, which is cosine)")
     add("--queries", type=positive_int, metavar="N", help=f"rows to hold out as queries (default: {QUERIES},"
         " of a small file a tenth)")  # fmt: skip
@@ -40,6 +43,9 @@ def main() -> int:
     add("--force", action="store_true", help="make the dataset again, and measure again what is finished")
     add("--mini", action="store_true", help="a quicker, less sure answer")
     args, others = parser.parse_known_args(take_url(sys.argv[1:], LOCAL))
+    is_table = bool(args.from_postgres and args.table and args.column)
+    if is_table == bool(args.file) or (args.sample and not is_table):
+        parser.error("give a FILE of vectors, or --from-postgres with --table and --column")
     options = make_parser()
     chosen = Options(options).parse(others)  # refused before anything is made
     name = dataset_of(args)
@@ -54,28 +60,40 @@ def main() -> int:
 
 def dataset_of(args: argparse.Namespace) -> str:
     """Return the name of the dataset to measure on, which is made of the file unless it is there."""
-    file = Path(args.file)
-    if "/" not in args.file and not file.exists() and is_present(canonical_name(args.file)):
-        return canonical_name(args.file)
+    given = args.file or f"{args.table}.{args.column}".replace(".", "-")
+    file = Path(given)
+    if "/" not in given and not file.exists() and is_present(canonical_name(given)):
+        return canonical_name(given)
     name = args.name or re.sub(r"[^A-Za-z0-9.-]+", "-", file.name.partition(".")[0]).strip(".-") or "mine"
-    path, metric = dataset_path(name), metric_of(args.distance or DISTANCE)
+    path = dataset_path(name)
     if path.exists() and not args.force:
         if file.exists() and file.stat().st_mtime > path.stat().st_mtime:
             raise UserError(f"{path} is older than {file}: add --force to replace it, or --name for another")
         with get_dataset(name)[0] as dataset:
             stored = dataset.attrs["distance"]
-        if args.distance and stored != metric:
+        if args.distance and stored != metric_of(args.distance):
             raise UserError(f"{path} has the metric {stored}: add --force to replace it, or --name")
         say(f"dataset {name}: {path} is used, which is there already")
         return name
-    own = OwnVectors(args.file, metric, queries=args.queries)
+    if args.from_postgres:
+        with copied_vectors(args, name):
+            create_from_file(name, args.train, args)
+    else:
+        create_from_file(name, args.file, args)
+    return name
+
+
+def create_from_file(name: str, file: str, args: argparse.Namespace) -> None:
+    """Make a dataset of the vectors of a file, with fewer queries and neighbours where it is small."""
+    metric = metric_of(args.distance or DISTANCE)
+    own = OwnVectors(file, metric, queries=args.queries)
     neighbors = NEIGHBORS
     if not own.is_sparse:
         vectors, _ = own.open()
         rows = len(vectors)
         if rows < _LEAST_ROWS:
-            raise UserError(f"{args.file} has {rows} rows: at least {_LEAST_ROWS} are needed")
-        own = OwnVectors(args.file, metric, queries=args.queries or min(QUERIES, rows // _ROWS_A_QUERY))
+            raise UserError(f"{file} has {rows} rows: at least {_LEAST_ROWS} are needed")
+        own = OwnVectors(file, metric, queries=args.queries or min(QUERIES, rows // _ROWS_A_QUERY))
         neighbors = min(NEIGHBORS, rows // 2)
     if not args.distance:
         say(f"distance: {metric}, which is cosine; --distance gives another")
@@ -83,4 +101,3 @@ def dataset_of(args: argparse.Namespace) -> str:
     with get_dataset(name)[0] as dataset:
         if repeated := dataset.queries_in_train():
             warn(repetition_warning(repeated, len(dataset.test())))
-    return name

@@ -1,16 +1,13 @@
 """Make, get, check or convert a dataset, or find its true neighbours."""
 
 import argparse
-import tempfile
 from pathlib import Path
 
 from ann_benchmarks.common.cli import Parser, file_to_write, path, path_or_pattern, positive_int, seed
 from ann_benchmarks.common.dask_cluster import check_scheduler
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.files import disk_errors
 from ann_benchmarks.common.text import say, warn
 from ann_benchmarks.data.datasets import (
-    DATA_FOLDER,
     canonical_name,
     dataset_path,
     get_dataset,
@@ -36,14 +33,14 @@ from ann_benchmarks.data.datasets.maintenance import (
 from ann_benchmarks.data.datasets.own import (
     QUERIES,
     OwnVectors,
-    check_name,
     create_in_place,
     create_own,
-    store_index,
 )
 from ann_benchmarks.data.datasets.write import NEIGHBORS, repetition_warning
 from ann_benchmarks.data.ground_truth import SEARCH_DEVICE, open_device
 from ann_benchmarks.distance import METRICS, metric_of
+
+from .from_postgres import add_table_options, copied_vectors
 
 YAML_SUFFIXES = (".yml", ".yaml")
 
@@ -78,20 +75,7 @@ def parse_arguments() -> argparse.Namespace:
         help="NPY, NPZ, HDF5, Parquet, fbin, u8bin, i8bin, fvecs or bvecs; sparse vectors as csr or SciPy's"
         " NPZ; FILE:KEY names an array or column in it, a folder or 'part_*.npy' several files",
     )
-    own.add_argument(
-        "--from-postgres",
-        metavar="URL",
-        help="copy them from a table, read only: postgresql://USER@HOST/DATABASE, with the password in"
-        " PGPASSWORD or ~/.pgpass",
-    )
-    own.add_argument("--table", help="the table, or a view, as in SQL")
-    own.add_argument("--column", help="its column of vectors: vector, halfvec, sparsevec, bit or real[]")
-    own.add_argument(
-        "--sample",
-        type=positive_int,
-        metavar="ROWS",
-        help="about so many rows, drawn at random (default all)",
-    )
+    add_table_options(own)
     queries = own.add_mutually_exclusive_group()
     queries.add_argument(
         "--test", metavar="FILE", type=path_or_pattern, help="the queries, in a file of their own"
@@ -220,40 +204,11 @@ def main() -> int:
     elif args.name is None:
         get(args.dataset, args.connections, args.force)
     elif args.from_postgres:
-        create_from_postgres(args)
+        with copied_vectors(args, args.name):
+            create(args)
     else:
         create(args)
     return 0
-
-
-def create_from_postgres(args: argparse.Namespace) -> None:
-    """Copy vectors, and attributes if there are any, out of a table, and make the dataset of them."""
-    from ann_benchmarks.algorithms.postgres.errors import PostgresError
-    from ann_benchmarks.algorithms.postgres.table.reading import VectorTable, copy_table
-
-    check_name(args.name, args.force)
-    if args.distance is not None and metric_of(args.distance) not in METRICS:
-        raise UserError(f"unknown metric '{args.distance}'; use one of {', '.join(METRICS)}")
-    names = str(args.attributes).split(",") if args.attributes else ()
-    source = VectorTable(args.from_postgres, args.table, args.column, names, args.sample, args.seed)
-    DATA_FOLDER.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{args.name}.", dir=DATA_FOLDER) as folder:
-        with disk_errors(Path(folder)):
-            try:
-                copied = copy_table(source, Path(folder), metric_of(args.distance or ""))
-            except PostgresError as error:
-                raise UserError(str(error)) from None
-        print(copied.describe())
-        if not copied.metric:
-            raise UserError(
-                f"no index of {args.table} tells the metric: add --distance, one of {', '.join(METRICS)}"
-            )
-        args.train, args.distance, args.attributes = str(copied.vectors), copied.metric, copied.attributes
-        create(args)
-    own = next((index for index in copied.indexes if index.metric == copied.metric), None)
-    if own is not None:
-        store_index(args.name, own.algorithm, own.arguments)
-        print(f"its index {own.name} is a contender of choose: {own.algorithm}, {dict(own.arguments)}")
 
 
 def create(args: argparse.Namespace) -> None:

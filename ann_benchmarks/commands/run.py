@@ -26,7 +26,13 @@ from ann_benchmarks.data.datasets import (
 from ann_benchmarks.data.datasets.dataset import Dataset
 from ann_benchmarks.data.datasets.write import IN_TRAIN, NEIGHBORS, repetition_warning
 from ann_benchmarks.data.filters import FilterSet
-from ann_benchmarks.definitions.configs import Config, add_own_index, read_configs, replace_run_groups
+from ann_benchmarks.definitions.configs import (
+    OWN_INDEX,
+    Config,
+    add_own_index,
+    read_configs,
+    replace_run_groups,
+)
 from ann_benchmarks.definitions.definition import Data, Definition, apply_servers, supported_data
 from ann_benchmarks.definitions.selection import (
     NoRunGroup,
@@ -214,11 +220,13 @@ def described(name: str, dataset: Dataset, request: Request) -> Data:
 def requested_definitions(request: Request, configs: Sequence[Config], data: Data) -> list[Definition]:
     """Return the definitions for a dataset, with the run groups of an experiment instead of the configs'."""
     configs = replace_run_groups(configs, request.run_groups)
+    names = request.algorithm
     if request.own_index:
         configs = add_own_index(configs, *request.own_index)
+        names = (*names, OWN_INDEX)
     how = data, request.count, request.docker_tag, request.run_disabled
     found: list[Definition] = []
-    for named in named_algorithms(request.algorithm):
+    for named in named_algorithms(names):
         try:
             found += select_definitions(configs, [named], *how)
         except NoRunGroup:

@@ -12,7 +12,6 @@ from ann_benchmarks.common.errors import NoDefinitionRuns, UserError
 from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.common.text import say, warn
 from ann_benchmarks.data.datasets.own import stored_index
-from ann_benchmarks.definitions.configs import OWN_INDEX
 from ann_benchmarks.installing.main import main as install
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect, find_image
 from ann_benchmarks.run.request import Request
@@ -134,7 +133,7 @@ def step_request(step: Step, parser: argparse.ArgumentParser, given: Sequence[st
     every = [group for groups in step.groups.values() for group in groups.values()]
     if own is None or any(own[1] in group.get("arg_groups", ()) for group in every):
         return request
-    return replace(request, own_index=own, algorithm=(*request.algorithm, OWN_INDEX))
+    return replace(request, own_index=own)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from .series import Series
 # Words in the names of algorithms as people write them; a name that begins with another word is left alone.
 WORDS = {
     "pgvector": "", "hnsw": "HNSW", "ivfflat": "IVFFlat", "exact": "exact scan", "vchord": "VectorChord",
-    "vchordg": "VectorChord graph", "pgpu": "VectorChord by pgpu", "pgvectorscale": "DiskANN",
+    "your": "your", "vchordg": "VectorChord graph", "pgpu": "VectorChord by pgpu", "pgvectorscale": "DiskANN",
 }  # fmt: skip
 ALWAYS = ("algorithm", "version")  # in every name, where there is one
 
