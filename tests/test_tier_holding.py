@@ -9,9 +9,9 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import GB, MB
+from tiers import groups, limits, machine
 from tiers import holding as holdings
 from tiers import ledger as ledgers
-from tiers import limits, machine
 from tiers.groups import ControlGroup, find_place, remove_group
 from tiers.holding import Holding
 from tiers.ledger import Ledger, own_hold
@@ -332,7 +332,7 @@ def test_version_2_that_may_not_be_changed_is_refused(version_2_double):
 def test_limits_that_the_kernel_does_not_keep_are_an_error(version_2_double, monkeypatch):
     (group,) = choose_groups(["cpuset", "io"], "tier", version_2_double)
     group.make()
-    monkeypatch.setattr(limits, "write", lambda file, text: None)
+    monkeypatch.setattr(groups, "write", lambda file, text: None)
     with pytest.raises(UserError, match="does not hold what was set: 254:0 "):
         group.limit_disk("254:0", Disk("slow", iops=200).limits)
     (group.folder / "cpuset.cpus.effective").write_text("5000-5001\n")
