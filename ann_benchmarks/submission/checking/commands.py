@@ -9,6 +9,7 @@ from typing import Any
 
 from ann_benchmarks.common.cli import option_name
 from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.layout import PROGRAM
 from ann_benchmarks.data.datasets import canonical_name
 from ann_benchmarks.fields.rows import SHUFFLED
 from ann_benchmarks.results.measurement import MARK
@@ -20,17 +21,22 @@ from .points import CheckedPoint
 
 @cache
 def requested(command: str) -> tuple[Request, bool] | None:
-    """Return what a command line of run.py requests, and whether that is all of it; None for any other.
+    """Return what a command line of run.py requests, and whether that is all of it; None for `choose`.
 
-    An experiment has more options in its file.
+    An experiment has more options in its file, and `choose` others. ValueError for anything else.
     """
+    program, *words = (one for one in shlex.split(command) if one != "python")
+    if program in (PROGRAM, "-m"):
+        program, *words = words
+    if program.removesuffix(".py") not in ("run", "tiers"):
+        if program.removesuffix(".py") == "choose":
+            return None
+        raise ValueError
     try:
-        _, *words = shlex.split(command)
-        words = words[2:] if words[:1] == ["-m"] else words[1:]
         with redirect_stderr(io.StringIO()):
             request = read_request(words)
-    except (ValueError, UserError, SystemExit):
-        return None
+    except (UserError, SystemExit):
+        raise ValueError from None
     return request, not request.experiment
 
 
@@ -58,8 +64,12 @@ REQUESTS: Mapping[str, tuple[Callable[[Request], Collection[Any]], Callable[[Che
 def command_problems(point: CheckedPoint) -> Iterator[str]:
     """Yield what a point was measured by that its command line has not requested."""
     command = str(point.attrs.get("command_line"))
-    if (known := requested(command)) is None:
+    try:
+        known = requested(command)
+    except ValueError:
         yield f"says command_line {shown(command)}, which run.py does not read"
+        return
+    if known is None:
         return
     request, is_all = known
     for name, (allowed, measured) in REQUESTS.items():
