@@ -18,6 +18,7 @@ from .older_server import older_installations  # noqa: F401
 from .plotting_data import trust
 from .postgres_fixtures import (  # noqa: F401
     made_server,
+    members_are_forks,
     new_folder,
     own_database,
     plugin_server,

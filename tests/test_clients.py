@@ -27,6 +27,11 @@ TRAIN = clustered(2000, 16, seed=11)
 QUERIES = TRAIN[:40]
 
 
+@pytest.fixture(autouse=True)
+def members_are_forks() -> None:
+    """Here they are not: what starts them is tested."""
+
+
 @pytest.fixture
 def algorithm(plugin_server: Server):
     algorithm = PGVectorHNSW("euclidean", {"M": 8, "efConstruction": 32})

@@ -93,6 +93,11 @@ def shown(server: Server) -> list[tuple[str, str]]:
         return connection.execute(SHOWN).fetchall()
 
 
+@pytest.fixture(autouse=True)
+def members_are_forks() -> None:
+    """Here they are not: what starts them is tested."""
+
+
 @pytest.fixture
 def hostile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Everything at once: all variables, and all that libpq reads in a home folder."""
