@@ -14,6 +14,7 @@ from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.layout import DEFINITIONS_FOLDER, shared
 from ann_benchmarks.common.yaml_file import YamlFile
 from ann_benchmarks.definitions.configs import Config, read_configs, replace_run_groups
+from ann_benchmarks.definitions.definition import Data, get_definitions
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.file import result_path
 from ann_benchmarks.run.command_line import CommandLine
