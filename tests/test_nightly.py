@@ -21,7 +21,7 @@ from ann_benchmarks.installing.main import parse_arguments
 from ann_benchmarks.run.request import read_request
 
 from .programs import ROOT, call_program, temporary_folder
-from .test_docs import options_of
+from .test_docs import all_options
 
 pytestmark = pytest.mark.thorough
 
@@ -91,7 +91,7 @@ def test_commands_have_only_options_that_exist(words):
 
 def test_the_report_has_the_options_that_the_workflow_gives():
     (words,) = (words for words in python_lines() if words[0] == "report.py")
-    assert {word for word in words if word.startswith("--")} <= options_of("report.py")
+    assert {word for word in words if word.startswith("--")} <= all_options()
 
 
 def test_what_is_foreign_is_pinned_and_has_no_rights():

@@ -14,7 +14,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from datetime import datetime, timezone
-from importlib import import_module
 from pathlib import Path
 from unittest import mock
 
@@ -23,6 +22,8 @@ from PIL import Image
 
 from ann_benchmarks.common import VERSION
 from ann_benchmarks.common.errors import UserError
+
+from ..programs import main_of
 
 HERE = Path(__file__).parent
 ROOT, STORED, OUTPUTS = HERE.parents[1], HERE / "stored.tar.xz", HERE / "outputs"
@@ -119,7 +120,7 @@ def call(words: str, out: Path) -> str:
     """Run a command in this process; return what it printed, what it drew and how it ended."""
     name, *arguments = words.replace("OUT", str(out)).split()
     printed, status = io.StringIO(), 0
-    main = import_module(name).main
+    main = main_of(f"{name}.py")
     with (
         figures_as_text() as lines,
         redirect_stdout(printed),
