@@ -85,7 +85,7 @@ def summary(runs: Sequence[Run]) -> str:
 
 def names_one(runs: Sequence[Run]) -> bool:
     """Whether a report names a fastest, or one that is ahead."""
-    return any(words in summary(runs) for words in ("is the fastest", "is ahead"))
+    return any(words in summary(runs) for words in ("the fastest with", "ahead with"))
 
 
 def repetition(source: int, at: int, logarithms: np.ndarray, is_best: bool = False) -> MeasuredPoint:

@@ -44,7 +44,7 @@ def seen(rng: np.random.Generator, sets: int, _: int) -> Iterator[Row]:
         def judge(noise: float = noise, rounds: int = rounds) -> tuple[bool]:
             rates = turns(rng, 2, rounds, noise, 0.98)
             rates[0] += FASTER
-            return ("is the fastest" in drawn.summary(results([1, 1], rates)),)
+            return ("the fastest with" in drawn.summary(results([1, 1], rates)),)
 
         (named,) = count_shares(sets, judge)
         yield Row(f"10% faster, {rounds} rounds, runs {noise:.0%}", {"named": named})
@@ -85,7 +85,7 @@ def raced(rates: Throughputs, faster: float = 0.0) -> tuple[bool, bool, int]:
     text = drawn.summary(
         [result(one.job, 0, row[: measured[one]], False, DrawnRecall(error=0.0)) for one, row in rows]
     )
-    return "is the fastest" in text, "times as fast as" in text, race.done
+    return "the fastest with" in text, "times as fast as" in text, race.done
 
 
 def factors(rng: np.random.Generator, sets: int, _: int) -> Iterator[Row]:

@@ -113,10 +113,13 @@ def test_a_user_who_owns_nothing_but_the_right_to_create(server: Server, monkeyp
         connection.execute("DROP SCHEMA IF EXISTS ann_benchmarks CASCADE")
         connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
         connection.execute("CREATE ROLE ordinary LOGIN")
-        connection.execute("GRANT CREATE ON DATABASE ann TO ordinary")
     monkeypatch.setattr(servers, "_current", None)
     monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", server.connection_parameters()["host"])
     monkeypatch.setenv("ANN_BENCHMARKS_PG_USER", "ordinary")
+    with pytest.raises(PostgresError, match="may not create the schema .*GRANT CREATE ON DATABASE"):
+        plugin().check_server()  # before anything is loaded
+    with server.connect() as connection:
+        connection.execute("GRANT CREATE ON DATABASE ann TO ordinary")
     train = clustered(1000, 8, seed=8)
     for m in (8, 16, 8):
         algorithm = plugin(m=m)
@@ -129,9 +132,12 @@ def test_a_user_who_owns_nothing_but_the_right_to_create(server: Server, monkeyp
     with pytest.raises(PostgresError, match="user 'ordinary' may not park an index .*: name a superuser"):
         plugin().check_turns()
     monkeypatch.setenv("ANN_BENCHMARKS_PG_SETTINGS", "shared_buffers=1GB")
-    with pytest.raises(PostgresError, match="shared_buffers = 1GB cannot be set in a session"):
-        algorithm.fit(train)
-        algorithm.query(train[0], K)
+    for use in (plugin().check_server, lambda: algorithm.fit(train)):
+        with pytest.raises(PostgresError, match="shared_buffers = 1GB cannot be set in a session"):
+            use()
+    monkeypatch.setenv("ANN_BENCHMARKS_PG_SETTINGS", "log_min_messages=debug1")
+    with pytest.raises(PostgresError, match="this user may not set what sessions need: permission denied"):
+        plugin().check_server()
     algorithm.done()
     with server.connect() as connection:
         connection.execute("DROP SCHEMA ann_benchmarks CASCADE")
@@ -258,7 +264,7 @@ def test_a_disk_too_small_is_refused_before_the_load(plugin_server: Server, monk
     monkeypatch.setattr(
         "ann_benchmarks.algorithms.postgres.servers.machine.free_disk_bytes", lambda folder: 1000
     )
-    with pytest.raises(PostgresError, match="the vectors need .* left: free some, or name another folder"):
+    with pytest.raises(PostgresError, match="the vectors and their index need .* left: free some"):
         plugin().fit(clustered(1000, 8, seed=7))
 
 

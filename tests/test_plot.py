@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.plotting.draw import draw as draw_picture
 from ann_benchmarks.plotting.scales import CHARACTER, logit, spaced
 from ann_benchmarks.results import cache, runs
@@ -15,7 +16,7 @@ from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.metrics import standard_metrics
 from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.views.curves import View
-from ann_benchmarks.views.figures import LIGHT_COLORS, assign_styles, told_apart
+from ann_benchmarks.views.figures import LIGHT_COLORS, assign_styles, series_styles
 from ann_benchmarks.views.points import Point
 
 from .plotting_data import age, draw_metrics, dump_json, make_result, make_truth, request_of
@@ -345,8 +346,8 @@ def test_styles_stay_with_names_and_tell_series_apart():
     assert assign_styles(["only"])["only"] == assign_styles(["only", "zzz"])["only"]
     many = assign_styles(f"series {i}" for i in range(28))
     assert len(set(many.values())) == 28
-    of_one_color = {name: style for name, style in many.items() if style.color == 3}
-    assert len(of_one_color) == 4
-    shown = told_apart(many, of_one_color)
-    assert len({style.color for style in shown.values()}) == 4 and shown.keys() == of_one_color.keys()
-    assert told_apart(styles, styles) == styles and len(told_apart(many, many)) == 28
+    loads = [Series(name, clients=number) for name in names for number in (1, 8, 16)]
+    of_series = series_styles(loads)
+    assert {of_series[one.label].color for one in loads} == {style.color for style in styles.values()}
+    assert all(of_series[one.label].color == of_series[one.name].color for one in loads)
+    assert len({of_series[one.label] for one in loads}) == len(loads)

@@ -20,7 +20,6 @@ from ann_benchmarks.views.published import read_tiers
 from ann_benchmarks.views.tier_lines import (
     TierLine,
     index_sizes,
-    line_styles,
     relative_lines,
     side_by_side,
     tier_chart,
@@ -186,8 +185,8 @@ def test_intervals_of_three_runs_and_more_are_bars():
 
 
 def test_bars_can_be_left_out(results):
-    assert any(text.startswith("bars: 95%") for text in drawn())
-    assert not any(text.startswith("bars: 95%") for text in drawn(intervals=False))
+    assert any(text.startswith("bars") for text in drawn())
+    assert not any(text.startswith("bars") for text in drawn(intervals=False))
 
 
 def line(name, values, clients=1, variant="", xs=None, size=GB):
@@ -210,17 +209,10 @@ def test_few_and_many_lines_can_be_drawn(lines, tmp_path):
 
 
 @pytest.mark.parametrize(("values", "scale"), [([90.0, 100.0, 110.0], "linear"), ([20.0, 100.0], "log")])
-def test_values_that_lie_close_have_a_linear_axis_from_0(values, scale):
+def test_values_that_lie_close_have_a_linear_axis_that_begins_near_them(values, scale):
     axes, _ = figure_of(tier_chart([line("a", values)], "t", None)).axes
     assert (axes.get_yscale(), axes.get_xscale()) == (scale, "log")
-    assert (axes.get_ylim()[0] == 0) == (scale == "linear")
-
-
-def test_clients_look_alike_in_every_algorithm_and_in_published_figures():
-    lines = [line(f"a{v}", [1], c, v) for c, v in ((1, "-c1"), (32, "-c32"), (32, "-c32-gp3"))]
-    styles = line_styles([*lines, line("b", [1], 32, "-c32")], [line("c", [1], 32, "32 clients")])
-    assert styles["a-c32"].marker == styles["b"].marker == styles["c"].marker
-    assert len({styles[f"a{v}"].marker for v in ("-c1", "-c32", "-c32-gp3")}) == 3
+    assert axes.get_ylim()[0] > 0.8 * min(values)
 
 
 def test_the_largest_index_of_each_algorithm_is_marked_in_order():

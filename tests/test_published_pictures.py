@@ -10,6 +10,7 @@ from ann_benchmarks.plotting.chart import draw_chart, own_points
 from ann_benchmarks.plotting.draw import draw as draw_picture
 from ann_benchmarks.statistics.intervals import Interval
 from ann_benchmarks.views.curves import line_chart
+from ann_benchmarks.views.figures import BARS
 from ann_benchmarks.views.points import Point, divide_by_first
 from ann_benchmarks.views.published import read_points, read_series
 
@@ -131,7 +132,7 @@ def lines(tmp_path, series, title="", **options):
 def test_lines_have_bars_and_the_values_of_x_as_ticks(tmp_path):
     shown, texts = lines(tmp_path, {"ef_search 20": CLIENTS}, title="t", direction="up is better")
     assert shown == 3
-    assert {"t", "up is better", "Clients", "QPS", "ef_search 20", "bars: 95% intervals"} <= set(texts)
+    assert {"t", "up is better", "Clients", "QPS", "ef_search 20", BARS} <= set(texts)
     assert [text for text in texts if text in ("1", "2", "4", "8", "3")] == ["1", "2", "4"]
 
 

@@ -1,6 +1,6 @@
 """What the top of a report says, on results that are made for it."""
 
-import re
+import textwrap
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +10,7 @@ from ann_benchmarks.fields.series import Series
 from ann_benchmarks.reporting.answer import find_answers, statements
 from ann_benchmarks.results.at_recall import find_at_recall, ratio_of_throughputs
 from ann_benchmarks.results.comparable import comparisons, conditions
+from ann_benchmarks.views.choice import prefer
 from ann_benchmarks.views.memory import MemoryNeed, memory_in_short, needs
 
 from .report_data import GB, make_inserts, make_run, make_writes
@@ -18,6 +19,12 @@ from .report_data import GB, make_inserts, make_run, make_writes
 def said(runs, about, target=0.95, has_writes=False):
     found = [one.text for one in statements(runs, has_writes, target) if one.about.startswith(about)]
     return " ".join(found)
+
+
+def told_memory(runs):
+    """Return what the details say of memory: of the first index by column, and the notes."""
+    table, notes = find_answers(runs, [], 0.95)[0].details
+    return dict(zip(table.columns, table.rows[0], strict=True)), notes
 
 
 def steady(family, rate, **more):
@@ -39,11 +46,11 @@ SCAN = {"rows": 13_000, "scanned_share": 1.0, "memory_bytes": GB, "index_kib": 1
 SAID = [
     ([make_run("vchord", (200, 202, 198, 200), **ROUNDS), make_run("hnsw", (100, 101, 99, 100), **ROUNDS)],
      "In short",
-     "Take vchord. With 1 client, vchord is the fastest: 2 times as fast as hnsw (95% interval 1.63 to 2.46, "
-     "4 rounds)."),
+     "Take vchord: the fastest with 1 client, 2 times as fast as hnsw (95% interval 1.63 to 2.46, 4 "
+     "rounds)."),
     ([make_run("vchord", (200, 202, 198), **FEW_ROUNDS), make_run("hnsw", **FEW_ROUNDS)], "In short",
-     "vchord is ahead: 2 times as fast as hnsw (95% interval 1.23 to 3.25), measured in 3 rounds, too few to "
-     "be believed."),
+     "Take vchord: ahead with 1 client, 2 times as fast as hnsw (95% interval 1.23 to 3.25), measured in 3 "
+     "rounds, too few to be believed."),
     ([make_run("vchord", (200,), **ROUND), make_run("hnsw", (100,), **ROUND)], "In short",
      "2 times as fast as hnsw (95% interval 1.16 to 3.45), measured in 1 round, too few to be believed."),
     ([make_run("vchord", (200, 202, 198), **FEW_ROUNDS), steady("hnsw", 100, **OTHER_ROUNDS)],
@@ -54,39 +61,50 @@ SAID = [
     # Equally fast: the smallest is taken, or what a query takes of the server decides.
     ([make_run(name, (100 + i, 120, 80, 90), index_kib=kib, **ROUNDS)
       for i, (name, kib) in enumerate({"a": 1800.0, "b": 1000.0, "c": 1100.0}.items())], "In short",
-     "Take c: it is 1.8 times smaller. With 1 client, c, b and a cannot be told apart (equally fast within"),
+     "Take c: as fast as any (within 1.3 times); 1.64 times smaller than a."),
     ([make_run(name, (100 + i, 120, 80, 90), run_index_blocks_hit=[blocks] * 4, **ROUNDS)
       for i, (name, blocks) in enumerate({"a": 100.0, "b": 150.0}.items())], "In short",
-     "Take a: it reads 1.5 times fewer blocks a query."),
+     "Take a: as fast as any (within 1.2 times); 1.5 times fewer blocks a query than b."),
     ([make_run(name, (100 + i, 120, 80, 90), **ROUNDS) for i, name in enumerate("ab")], "In short",
-     "Take b, or any of them: nothing else tells them apart. With 1 client, b and a cannot be told apart"),
+     "Take b or a: as fast as any (within 1.2 times); nothing else tells them apart."),
     ([make_run(name, (rate, rate * 1.01, rate, rate), clients=clients, **ROUNDS)
       for name, clients, rate in (("a", 1, 200), ("b", 1, 100), ("a", 32, 100), ("b", 32, 200))], "In short",
-     "Take a for 1 client and b for 32 clients."),
-    ([make_run("vchord", (200,))], "Not measured", "how sure the figures are"),
+     "Take a for 1 client and b for 32 clients: the fastest with 1 client, 2 times as fast as b (95% "),
+    # A load that only one index was measured under decides nothing.
+    ([make_run(name, (rate, rate * 1.01, rate, rate), clients=clients, **ROUNDS)
+      for name, clients, rate in (("a", 1, 100), ("b", 1, 200), ("a", 32, 300))], "In short",
+     "Take b: the fastest with 1 client, 2 times as fast as a (95% interval 1.63 to 2.46, 4 rounds)."),
+    ([make_run("a", clients=1), make_run("b", clients=32)], "In short",
+     "No two indexes were measured under the same conditions. No index is named."),
+    ([make_run("a", clients=1), make_run("b", clients=1, loop="open")], "In short",
+     "Only a was measured under these conditions."),
+    ([make_run("vchord", (200,))], "Not measured", "how sure this is (run.py --runs 3)"),
+    ([make_run("a", tiers_left_out="memory does not decide below about 31,000 rows: table and")], "Cost",
+     "built once, in 10 s, 2 MB on disk; memory does not decide below about 31,000 rows."),
+    ([make_run("a", not_installed='{"b": "install b", "a": "install a", "c": "install b"}')], "Not measured",
+     "writes; not installed: b and c (install b)."),
     ([make_run("vchord"), make_run("bad", recall=0.5)], "In short",
-     "Only vchord reaches the recall: 100.0 queries/s with 1 client."),
+     "Only vchord reaches the recall."),
     ([make_run("fast", recall=0.9), make_run("good", recall=0.93)], "Recall",
      "No result reaches a recall of 0.95. The highest is 0.9300, of good-c1."),
     ([make_run(name, (r, r * 1.01, r, r), **ROUNDS) for name, r in SLOWER.items()], "In short",
-     "a is the fastest: 2 times as fast as b (95% interval 1.46 to 2.74, 4 rounds), 4 times as fast as c, 8 "
-     "times as fast as d, 16 times as fast as e and 32 to 64 times as fast as 2 others."),
+     "a: the fastest with 1 client, 2 times as fast as b (95% interval 1.46 to 2.74, 4 rounds)."),
     ([make_run(name, (100 + i, 20, 180, 90), **ROUNDS) for i, name in enumerate("abcdefg")], "In short",
-     "g, f, e, d and 3 others cannot be told apart"),
+     "Take g, f, e, d or 3 others: as fast as any (within 1.4 times); nothing else tells them apart."),
     ([make_run("vchord", (200, 202, 198, 200), **ROUNDS, **SCAN), make_run("hnsw", (9, 10, 9, 9), **ROUNDS)],
-     "Rows", "Measured with 13,000 rows. A query reads 100% of them with vchord, and takes longer the more "
-     "there are: beyond about 230,000 rows, its lead may be gone. Its index fills 1 GB of memory at about "
-     "1,300,000 rows. With ten times as many, measure again."),
-    ([make_run("hnsw", **{**SCAN, "scanned_share": 0.1})], "Rows", "Measured with 13,000 rows. Its index"),
-    ([steady("a", 2, index_build_time=5.0)], "Cost", "5 s to build (a single build) and 2 MB on disk."),
+     "Rows", "13,000, all of which a query reads: from about 230,000 on, its lead may be gone. Measure again "
+     "at 130,000."),
+    ([make_run("hnsw", **{**SCAN, "scanned_share": 0.1})], "Rows",
+     "13,000; the index fills 1 GB of memory at about 1,300,000. Measure again at 130,000."),
+    ([steady("a", 2, index_build_time=5.0)], "Cost", "built once, in 5 s, 2 MB on disk."),
     ([*(steady("hnsw", 900, **odd) for odd in ODD), make_run("hnsw")], "In short",
-     "Only hnsw was measured: 100.0"),
+     "Only hnsw was measured."),
     ([make_run("hnsw", loop="open")], "Speed", "The throughput was given"),
     ([make_run("hnsw", tier_disk="gp3", tier_cpus=4, query_order="zipf:1.1", ram=1)], "Holds for",
-     "a recall of 0.95 (10 neighbours), 1 client, with 4 CPUs, on the disk gp3, with 1 GB of available RAM "
+     "recall 0.95 at k = 10, 1 client, with 4 CPUs, on the disk gp3, with 1 GB of available RAM "
      "and shared_buffers of 1 GB, queries in the order zipf:1.1."),
     ([make_run("vchord", clients=1), make_run("hnsw", clients=32)], "Not measured",
-     "hnsw and vchord under the same conditions, with 1 client and 32 clients"),
+     "all indexes under the same conditions, with 1 client and 32 clients"),
 ]  # fmt: skip
 
 
@@ -137,38 +155,33 @@ def test_the_memory_from_which_on_most_of_the_throughput_is_there():
     runs = memory_of({1: 10, 2: 85, 4: 60, 8: 90, 16: 99, "all": 100}, index_kib=4.0 * GB / 1024)
     (need,) = needs(runs, 0.95)
     assert (need.ram, need.perhaps, need.least, need.index_size) == (None, 2 * GB, GB, 4 * GB)
-    text = said(runs, "Memory")
-    assert text.startswith(
-        "The least available RAM that keeps 80% of the throughput with all memory: hnsw not sure"
-        " (2 GB may suffice: 85% kept, 95% interval 55% to 133%, less than half kept with 1 GB)."
-    )
-    assert "noise" not in text and "No tier had less" not in text
-    assert "The tiers were measured once, at different times" in text
+    row, notes = told_memory(runs)
+    assert (row["Index"], row["Least RAM"]) == ("hnsw", "2 GB to more than measured")
+    assert (row["Kept with the least"], row["Less than half with"]) == ("85% (55% to 133%)", "1 GB")
+    assert "noise" not in notes and "No tier had less" not in notes
+    assert "The tiers were measured once, at different times" in notes
 
 
 def test_the_answer_in_short():
     one = [steady("hnsw", 100), steady("vchord", 200), make_run("ivf", (199, 201, 200))]
     assert said(one, "In short") == (
-        "Take vchord, or any of them: nothing else tells them apart. With 1 client, vchord and ivf cannot be"
-        " told apart (equally fast within 1.81 times), and vchord is 2 times as fast as hnsw (95% interval"
-        " 1.1 to 3.62), measured once, at different times."
+        "Take vchord or ivf: as fast as any (within 1.8 times); nothing else tells them apart."
     )
     two = [*memory_of({1: 10, 2: 90, "all": 100}), *memory_of({1: 190, 2: 199, "all": 200}, "vchord")]
-    assert said(two, "In short").startswith("Take vchord. With 1 client, vchord is ahead: 2 times as fast")
-    assert "With 1 GB of RAM, the least at which all were measured: with 1 client, vchord is ahead: 19" in (
+    assert said(two, "In short").startswith("Take vchord: ahead with 1 client, 2 times as fast as hnsw")
+    assert "With 1 GB of RAM, the least with which all were measured: the same, ahead with 1 client, 19" in (
         said(two, "Holds for")
     )
-    assert "To keep 80% of the throughput, 1 GB of RAM may suffice for vchord, which is not sure" in said(
-        two, "Cost"
-    )
-    assert "The smallest tier had 1 GB, more than the index: less may do." in said(two, "Cost")
+    kept = "perhaps 1 GB of RAM to keep 80% of the throughput, which is not sure"
+    assert said(two, "Cost").endswith(f"{kept}.")
     few_queries = [replace(run, series=run.series.replaced(distinct_queries=32)) for run in two]
     assert said(few_queries, "In short") == said(two, "In short")
     assert "of 1 GB, with 32 different queries." in said(few_queries, "Holds for")
-    assert said([*few_queries, make_run("hnsw"), make_run("vchord")], "Memory") == ""
+    (answer,) = find_answers([*few_queries, make_run("hnsw"), make_run("vchord")], [], 0.95)
+    assert not answer.details
     only_one_has_less = [*memory_of({1: 10, 2: 90, "all": 100}), *memory_of({2: 199, "all": 200}, "vchord")]
-    assert "With 2 GB of RAM, the least at which all" in said(only_one_has_less, "Holds for")
-    assert "The smallest tier had 1 GB; it has no result with 1 GB." in said(only_one_has_less, "Cost")
+    assert "With 2 GB of RAM, the least with which all" in said(only_one_has_less, "Holds for")
+    assert said(only_one_has_less, "Cost").endswith("; no result with 1 GB.")
 
 
 def test_tiers_with_plenty_are_as_good_as_all_memory():
@@ -176,14 +189,12 @@ def test_tiers_with_plenty_are_as_good_as_all_memory():
     rates = {0.25: 30, 0.5: 85, 1: 97, 2: 75, 4: 102, "all": 130}  # 130: the machine was faster then
     (need,) = needs(memory_of(rates, **sizes), 0.95)
     assert (need.ram, need.perhaps, need.plenty) == (GB, 0.5 * GB, 4) and need.half == 0.25 * GB
-    text = said(memory_of(rates, **sizes), "Memory")
-    assert re.search(
-        r"hnsw 1 GB \(10 times its index, 512 MB may suffice: 88% kept, .*, less than half .* 256 MB\)",
-        text,
-    )
-    assert "Tiers with at least 4 times the index and the table count as all memory" in text
-    noisy = said(memory_of({1: 54, 2: 97, "all": 100}, **sizes), "Memory")
-    assert "hnsw 1 GB (10 times its index, the least that was measured)" in noisy  # 54% is noise
+    row, notes = told_memory(memory_of(rates, **sizes))
+    assert (row["Least RAM"], row["Times the index"]) == ("512 MB to 1 GB", "10")
+    assert row["Kept with the least"].startswith("88% (") and row["Less than half with"] == "256 MB"
+    assert "Tiers with at least 4 times the index and the table count as all memory" in notes
+    noisy, _ = told_memory(memory_of({1: 54, 2: 97, "all": 100}, **sizes))
+    assert noisy["Least RAM"] == "1 GB"  # 54% is noise
     (unknown,) = needs(memory_of(rates, index_kib=sizes["index_kib"]), 0.95)
     assert (unknown.ram, unknown.plenty) == (None, 1)
 
@@ -195,21 +206,26 @@ def test_the_least_tier_that_suffices_and_the_one_that_noise_allows():
     ]
     (need,) = needs(sure, 0.95)
     assert need.ram == need.perhaps == GB
-    text = said(sure, "Memory, 1 client")
-    assert "hnsw 1 GB (512 times its index, the least that was measured, 96% kept, 95% interval" in text
-    assert "No tier had less RAM than the size of the index" in text
-    assert "hnsw needs at most 1 GB of RAM, the least that was measured" in memory_in_short([need])
+    row, notes = told_memory(sure)
+    assert (row["Least RAM"], row["Times the index"]) == ("1 GB", "512")
+    assert row["Kept with the least"].startswith("96% (")
+    assert "No tier had less RAM than the size of the index" in notes
+    assert memory_in_short([need]) == (
+        "at most 1 GB of RAM to keep 80% of the throughput, the least that was measured and more than the"
+        " index: less may do"
+    )
     torn = [*memory_of({2: 97, "all": 100}), make_run("hnsw", (60, 75, 90), ram=1)]
     (need,) = needs(torn, 0.95)
     assert (need.ram, need.perhaps) == (None, GB)
 
 
 def test_all_memory_where_no_tier_suffices_and_the_most_where_none_has_all():
-    assert "hnsw more than any reduced amount" in said(memory_of({1: 10, 2: 20, "all": 100}), "Memory")
-    text = said(memory_of({1: 10, 2: 90, 4: 100}), "Memory")
-    assert "2 GB" in text and "The most that was measured, 4 GB, stands for all memory." in text
+    assert told_memory(memory_of({1: 10, 2: 20, "all": 100}))[0]["Least RAM"] == "more than measured"
+    row, notes = told_memory(memory_of({1: 10, 2: 90, 4: 100}))
+    assert "2 GB" in row["Least RAM"]
+    assert "The most that was measured, 4 GB, stands for all memory." in notes
     with_machine = [*memory_of({1: 10, 2: 90, 4: 100}), steady("hnsw", 400)]
-    assert "more than any reduced amount" in said(with_machine, "Memory")
+    assert told_memory(with_machine)[0]["Least RAM"] == "more than measured"
 
 
 def test_nothing_is_left_open_where_all_was_measured():
@@ -222,7 +238,7 @@ def test_each_dataset_has_its_own_answer():
     found = find_answers(runs, [make_writes()], 0.95)
     assert [(answer.dataset, answer.count) for answer in found] == [("mine", 10), ("other", 10)]
     open_questions = [s.text for answer in found for s in answer.statements if s.about == "Not measured"]
-    assert ["inserts" in text for text in open_questions] == [False, True]
+    assert ["writes" in text for text in open_questions] == [False, True]
 
 
 def test_more_writers_may_add_nothing():
@@ -256,7 +272,11 @@ def test_results_of_ann_benchmarks_which_know_nothing_of_clients():
     run = make_run("annoy")
     old = type(run)("mine", 10, "angular", Series("annoy"), "annoy(100)", run.metrics, {"run_count": 3})
     assert (old.series.family, conditions(old)) == ("annoy", "")
-    assert said([old], "In short") == "Only annoy was measured: 100.0 queries/s with 1 client."
+    assert said([old], "In short") == "Only annoy was measured."
+    ours = make_run("vchord", (200, 202, 198), clients=None)
+    assert ", a file of ann-benchmarks by its best run alone" in said([old, ours], "In short")
+    (answer,) = find_answers([old, ours], [], 0.95)
+    assert "a file of ann-benchmarks by its best run alone" in answer.table.rows[1][-1]
 
 
 def test_the_machine_as_it_is_goes_before_a_tier():
@@ -293,16 +313,41 @@ def test_the_short_answer_says_which_memory_noise_leaves_open() -> None:
         sizes = [None if size is None else size * mb for size in (ram, perhaps)]
         return MemoryNeed(algorithm, clients, *sizes, least=96 * mb)
 
-    one = [need("a", 1, None, 768), need("b", 1, 768, 384), need("c", 1, 384, 384)]
-    assert memory_in_short(one) == (
-        "to keep 80% of the throughput, c needs 384 MB of RAM;"
-        " b needs at most 768 MB of RAM, perhaps 384 MB;"
-        " 768 MB of RAM may suffice for a, which is not sure"
+    kept = "of RAM to keep 80% of the throughput"
+    assert memory_in_short([need("a", 1, 768, 768), need("a", 16, 384, 384)]) == f"at most 768 MB {kept}"
+    both = [need("b", 1, 768, 384), need("b", 16, 384, 384)]
+    assert memory_in_short(both) == f"at most 768 MB {kept}, perhaps 384 MB"
+    assert memory_in_short([need("a", 16, None, 768)]) == f"perhaps 768 MB {kept}, which is not sure"
+    assert memory_in_short([need("c", 1, 384, 384), need("c", 16, None, None)]) == (
+        f"more than any reduced amount that was measured {kept}"
     )
-    both = [*one[:2], need("a", 16, 768, 384), need("b", 16, 384, 384), need("c", 16, None, None)]
-    assert memory_in_short([*both, one[2]]) == (
-        "to keep 80% of the throughput with any of these numbers of clients,"
-        " b needs at most 768 MB of RAM, perhaps 384 MB;"
-        " 768 MB of RAM may suffice for a, which is not sure;"
-        " c needs more RAM than any reduced amount that was measured"
-    )
+
+
+def test_less_memory_is_said_only_where_noise_does_not_allow_as_little():
+    run = {name: make_run(name, (100, 120, 80, 90), **ROUNDS) for name in "ab"}
+    (compared,) = comparisons(run.values(), 0.95)
+    unsure = [MemoryNeed("a", 1, GB, GB, least=GB), MemoryNeed("b", 1, None, GB, least=GB)]
+    assert prefer([*"ab"], [compared], unsure) == ("a", [])
+    sure = [unsure[0], replace(unsure[1], perhaps=2 * GB)]
+    assert prefer([*"ba"], [compared], sure) == ("a", ["2 times less memory than b"])
+
+
+def test_the_first_screen_is_six_lines_of_a_hundred_columns():
+    names = ("pgvector_hnsw", "pgvector_hnsw_halfvec", "pgvector_ivfflat", "vchord", "vchord_halfvec")
+    sizes = (25.4, 14.5, 20.3, 23.0, 12.8)
+    noted = {
+        **SCAN,
+        "tiers_left_out": "memory does not decide below about 31,000 rows: table and index take",
+        "not_installed": '{"pgvectorscale": "install.py --local --algorithm pgvectorscale"}',
+    }
+    runs = [
+        make_run(name, (rate, rate * 1.2, rate * 0.8, rate), clients=clients,
+                 run_index_blocks_hit=[6000.0 / size] * 4,
+                 **{**ROUNDS, **noted, "index_kib": 1024 * size})
+        for name, size in zip(names, sizes, strict=True)
+        for clients, rate in ((1, 1000.0), (16, 4000.0))
+    ]  # fmt: skip
+    (answer,) = find_answers(runs, [], 0.95)
+    lines = [line for one in answer.statements for line in textwrap.wrap(f"- {one.about}: {one.text}", 100)]
+    assert len(lines) <= 6, lines
+    assert "QPS" not in str(lines) and "queries/s" not in str(lines)

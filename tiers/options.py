@@ -21,7 +21,7 @@ from .sweep import ANY_NAME, ContainerSweep, Sweep
 from .tier import CONTAINER, CONTROL_GROUP, HUGE_PAGES, SimulatedServer, TieredServer
 
 METHODS = (HUGE_PAGES, CONTROL_GROUP)
-NEEDS_RIGHTS = "as root, or with systemd (docs/tiers.md), how little memory is enough is measured, too"
+NEEDS_RIGHTS = "as root, or with systemd (docs/tiers.md), the least memory is measured, too"
 
 
 class Tiers(NamedTuple):
@@ -44,14 +44,20 @@ def requested_simulation(request: Request, definitions: Sequence[Definition], da
     if is_optional(request.tiers) and not parse_tiers(request.tiers, *size):
         say(f"no smaller servers are simulated: {memory_note(*size)}")
         return Tiers(left_out=memory_note(*size))
+    needed = ""
     try:
-        simulation = _simulation(request, request.tiers, definitions)
+        server = find_server(definitions)
+        if request.local:
+            require_linux()
+            needed = NEEDS_RIGHTS
+        simulation = _simulation(request, request.tiers, server, definitions)
+        needed = ""
         return Tiers(simulation, simulation.conditions(*size))
     except UserError as error:
         if not is_optional(request.tiers):
             raise
-        say(f"no smaller servers are simulated: {error}; {NEEDS_RIGHTS}")
-        return Tiers(left_out=NEEDS_RIGHTS)
+        say(f"no smaller servers are simulated: {needed or error}")
+        return Tiers(left_out=needed or str(error))
 
 
 def is_optional(tiers: str | None) -> bool:
@@ -59,8 +65,9 @@ def is_optional(tiers: str | None) -> bool:
     return tiers is not None and AUTO in re.split("[,+ ]+", tiers.lower())
 
 
-def _simulation(request: Request, tiers: str, definitions: Sequence[Definition]) -> Simulation:
-    server = find_server(definitions)
+def _simulation(
+    request: Request, tiers: str, server: TieredServer, definitions: Sequence[Definition]
+) -> Simulation:
     if not request.local:
         return ContainerSweep(tiers, server)
     servers = largest(each.servers for each in definitions)

@@ -161,8 +161,8 @@ def memory_note(rows: int, dimension: int) -> str:
     data = data_bytes(rows, dimension)
     enough = math.ceil(_LEAST_MINI * rows / data / 1000) * 1000
     return (
-        f"memory does not decide at this size: table and index take about {size_text(data)}, less than the"
-        f" smallest simulated server ({size_text(_LEAST_MINI)}); it may from about {enough:,} rows on"
+        f"memory does not decide below about {enough:,} rows: table and index take about {size_text(data)},"
+        f" and the smallest simulated server has {size_text(_LEAST_MINI)}"
     )
 
 

@@ -15,7 +15,7 @@ from .arguments import one_of
 from .errors import PostgresError
 from .index.building import BuildOptions, Index, IndexHooks, SearchRange
 from .index.divisions import DivisionMaker
-from .index.fitting import IndexedTable
+from .index.fitting import IndexedTable, try_preparing
 from .index.querying import QueriedTable
 from .index.table_indexes import CHOICES
 from .servers import Server, TieredServers
@@ -269,8 +269,10 @@ class PostgresANN(InstallableExtension, QueriedTable):
 
     @classmethod
     def check_server(cls) -> None:
-        """Raise PostgresError where the server cannot be used, or lacks what the plug-in needs."""
-        cls.required_extension().check()
+        """Raise PostgresError where the server cannot be used, or lacks or refuses what the plug-in needs."""
+        extension = cls.required_extension()
+        extension.check()
+        try_preparing(extension)
 
     @classmethod
     def check_turns(cls) -> None:

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.layout import definition_folders, rename_commands
 from ann_benchmarks.common.numbers import counted
-from ann_benchmarks.common.text import say, warn
+from ann_benchmarks.common.text import from_json, say, warn
 from ann_benchmarks.constants import INDEX_DIR
 from ann_benchmarks.data.datasets import (
     canonical_name,
@@ -43,8 +43,8 @@ from ann_benchmarks.definitions.selection import (
 )
 from ann_benchmarks.experiments.carrying_out import EXPERIMENT_OPTIONS, carry_out
 from ann_benchmarks.jobs.job import Job, Scope
-from ann_benchmarks.results.file import RESULTS_FOLDER, truth_mark
-from ann_benchmarks.results.measurement import TIERS_LEFT_OUT
+from ann_benchmarks.results.file import RESULTS_FOLDER, read_attributes, truth_mark
+from ann_benchmarks.results.measurement import NOT_INSTALLED, TIERS_LEFT_OUT
 from ann_benchmarks.run.checks import check_request
 from ann_benchmarks.run.command_line import make_parser
 from ann_benchmarks.run.console import summary
@@ -250,8 +250,19 @@ def every_job(request: Request) -> list[Job]:
     definitions = requested_definitions(request, configs, data)
     conditions = possible_conditions(request, data.rows, data.row_values)
     jobs = list(Scope(definitions, name, request.count, request.procedures(conditions)).jobs())
+    there = [job for job in jobs if any(path.exists() for path, _ in job.paths())]
+    jobs = installed_jobs(jobs, there)
     if not is_optional(request.tiers):
         return jobs
-    there = [job for job in jobs if any(path.exists() for path, _ in job.paths())]
     on_tiers = any(job.procedure.conditions for job in there or jobs)
     return [job for job in jobs if bool(job.procedure.conditions) == on_tiers]
+
+
+def installed_jobs(jobs: Sequence[Job], there: Sequence[Job]) -> list[Job]:
+    """Return jobs without those of algorithms that have no results because they were not installed."""
+    left = {job.definition.family for job in jobs} - {job.definition.family for job in there}
+    missing: set[str] = set()
+    for path in [path for job in there for path, _ in job.paths()] if left else []:
+        with suppress(UserError):  # not there, or a record
+            missing |= from_json(read_attributes(path).get(NOT_INSTALLED), dict[str, str]()).keys()
+    return [job for job in jobs if job.definition.family not in left & missing]

@@ -11,7 +11,7 @@ import tokenize
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from .errors import one_line
@@ -125,3 +125,14 @@ def fits_classes(value: Any, classes: Collection[type]) -> bool:
     if isinstance(value, str):
         return len(value) <= LONGEST_VALUE
     return is_number(value) if isinstance(value, int | float) else True
+
+
+def finite(value: Any) -> Any:
+    """Return a value with null in place of numbers that JSON does not have."""
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(name): finite(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(inner) for inner in value]
+    return value

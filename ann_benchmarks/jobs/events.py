@@ -97,7 +97,8 @@ class Note:
     @classmethod
     def about(cls, point: str, text: str) -> "Note":
         """Return the note of a remark about a point."""
-        return cls(str(text), point, float(text.severity) if isinstance(text, Remark) else None)
+        severity = text.severity if isinstance(text, Remark) else None
+        return cls(str(text), point, None if severity is None else float(severity))
 
     @property
     def remark(self) -> str:

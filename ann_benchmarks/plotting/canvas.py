@@ -26,6 +26,7 @@ RADIUS = 4.0  # of a point
 ROW = 13.0  # height of a line of text
 SHADES = ("0.95", "1.0")  # of bands, in turn
 ROOM_A_LETTER = 0.013  # of the width, for the name of a band
+ARROWHEADS = (("<", ">"), ("v", "^"))  # at the lower and the upper end of either axis
 SIDES = ((1, -1), (1, 1), (-1, 1), (-1, -1))  # below on the right first: a curve of ever larger indexes rises
 
 Box = tuple[float, float, float, float]  # left, bottom, right, top
@@ -122,15 +123,31 @@ def save(figure: Figure, output: Path) -> None:
 
 
 def draw_bars(axes: Axes, points: Iterable[tuple[Point, str]]) -> None:
-    """Draw the intervals of points, each in its colour, below the points; the axes keep their limits."""
+    """Draw the intervals of points, each in its colour, below the points; the axes keep their limits.
+
+    An arrowhead at the edge marks a bar that goes on.
+    """
     segments, colors = [], []
+    limits = sorted(axes.get_xlim()), sorted(axes.get_ylim())
+    how: dict[str, Any] = {
+        "ms": 4,
+        "ls": "",
+        "alpha": 0.7,
+        "clip_on": False,
+        "scalex": False,
+        "scaley": False,
+    }
     for point, color in points:
-        if point.x_interval:
-            segments.append([(end, point.y) for end in point.x_interval])
-            colors.append(color)
-        if point.y_interval:
-            segments.append([(point.x, end) for end in point.y_interval])
-            colors.append(color)
+        for number, interval in enumerate((point.x_interval, point.y_interval)):
+            ends = [[end, point.y] if number == 0 else [point.x, end] for end in interval or ()]
+            segments += [ends] if ends else []
+            colors += [color] if ends else []
+            low, high = limits[number]
+            for end, marker in zip(ends, ARROWHEADS[number], strict=False):
+                if not low <= end[number] <= high:
+                    place = [*end]
+                    place[number] = min(max(end[number], low), high)
+                    axes.plot(*([value] for value in place), marker=marker, color=color, **how)
     if segments:
         bars = LineCollection(segments, colors=colors, linewidths=1.0, alpha=0.5, zorder=1.5)
         axes.add_collection(bars, autolim=False)

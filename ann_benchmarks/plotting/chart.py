@@ -166,7 +166,7 @@ def fit_axis(grid: Sequence[Axes], name: str, panels: Sequence[Panel]) -> None:
     drawn_axis.set_major_formatter(FuncFormatter(lambda value, _: axis.write(value)))
     if axis.limits:
         grid[0].set(**{f"{name}lim": axis.limits})
-    elif scale.name == "linear" and min(values) >= 0 and (axis.from_zero or not axis.scale) and not is_x:
+    elif axis.from_zero and min(values) >= 0:
         grid[0].set_ylim(bottom=0)
 
 
@@ -174,10 +174,10 @@ def finish_panel(axes: Axes, panel: Panel, chart: Chart, number: int) -> None:
     """Add what lies behind, next to and above the curves of a panel."""
     shown = [curve for curve in panel.curves if curve.role != "faded"]
     bars = [(point, look(curve)["color"]) for curve in shown if curve.role in OWN for point in curve.points]
-    draw_bars(axes, bars)
     add_grid(axes)
     shade(axes, panel.bands)
     mark(axes, panel.uprights)
+    draw_bars(axes, bars)  # it needs the limits
     add_labels(axes, [point for curve in shown if curve.role != "ring" for point in curve.points], GREY)
     if panel.absent:
         axes.text(0.5, 0.5, panel.absent, transform=axes.transAxes, ha="center", fontsize=9, color=GREY)

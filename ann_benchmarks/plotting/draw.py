@@ -21,7 +21,7 @@ from ann_benchmarks.statistics.percentiles import PERCENTILES, least_queries
 from ann_benchmarks.views.chosen import ALL, Choice, check_reached, checked_target, chosen, explain_missing
 from ann_benchmarks.views.curves import View, facet_chart, metric_chart
 from ann_benchmarks.views.facets import FACETS, NO_FACET, panels
-from ann_benchmarks.views.figures import assign_styles, curve_names, result_styles, told_apart
+from ann_benchmarks.views.figures import curve_names, series_styles
 from ann_benchmarks.views.filters import NO_DEFAULTS, filter_tables, view_filters
 from ann_benchmarks.views.parts import Part, Table, escaped, table_text
 from ann_benchmarks.views.points import divide_by_first, points_by_algorithm
@@ -99,6 +99,7 @@ def draw(request: PlotRequest, mode: str = "") -> None:
         print(f"wrote {written} ({picture.said})")
 
     ending = f"-{mode}" if mode else f"-by-{request.facet}" if request.facet else ""
+    ending += "-published" if request.published else ""  # the plain picture stays
     name = f"{request.dataset}{ending}{'-batch' if request.batch else ''}.png"
     if request.output:
         write(picture_path(request.output, name))
@@ -125,7 +126,8 @@ def prepare_metrics(request: PlotRequest, target: float) -> Drawing:
     if request.published:
         others = read_points(request.published, request.dataset, view.x, view.y, view.normalise)
     facet = FACETS.get(request.facet, NO_FACET)
-    choice = chosen(read_runs(request), request.series, facet)
+    every = read_runs(request)
+    choice = chosen(every, request.series, facet)
     runs = choice.runs
     title = request.title(target if at_target else None, choice.load)
     announce(choice, environments=request.facet != "server")
@@ -137,7 +139,7 @@ def prepare_metrics(request: PlotRequest, target: float) -> Drawing:
         for name, part in parts.items()
     }
     drawn = {name: series for name, series in points_by_part.items() if series}
-    if "qps" in view.metrics and len({has_mean_throughput(run.attrs) for run in runs}) > 1:
+    if {"qps", QPS_AT_RECALL} & {*view.metrics} and len({has_mean_throughput(run.attrs) for run in runs}) > 1:
         warn("files of ann-benchmarks state only the throughput of the best run: compare by -y qps-best")
     if not drawn:
         if not any(is_known(run, view) for run in runs):
@@ -150,8 +152,7 @@ def prepare_metrics(request: PlotRequest, target: float) -> Drawing:
         for series in drawn.values():
             series |= {name: divide_by_first(points, (view.x, view.y)) for name, points in series.items()}
     shown = [run.series for part in parts.values() for run in part]
-    names = {one.label for one in shown}
-    styles = told_apart(assign_styles(names) if request.facet else result_styles(names), names)
+    styles = series_styles([*shown, *(run.series for run in every)])
     curves = len({name for series in drawn.values() for name in series})
     if request.facet and drawn:
         chart, more = facet_chart(drawn, view, title, styles), f", panels: {len(drawn)}"
@@ -168,7 +169,8 @@ def prepare_tiers(request: PlotRequest, target: float) -> Drawing:
     normalising does.
     """
     others = read_tiers(request.published) if request.published else None
-    runs = chosen(read_runs(request), request.series or [ALL]).runs
+    every = read_runs(request)
+    runs = chosen(every, request.series or [ALL]).runs
     on_tiers = tier_runs(runs)
     if not on_tiers and any(run.attrs.get("tier") for run in runs):
         raise UserError(
@@ -192,7 +194,8 @@ def prepare_tiers(request: PlotRequest, target: float) -> Drawing:
             "no result has the size of its index, which --published and --normalise divide by: leave them out"
         )
     title = request.title(target)
-    chart = tier_chart(lines, title, whole_machine(on_tiers), others, shares)
+    styles = series_styles(run.series for run in every)
+    chart = tier_chart(lines, title, whole_machine(on_tiers), others, shares, styles)
     chart = chart.renamed(curve_names(one.run.series for one in on_tiers))
     said = f"points: {sum(len(line.panels['qps']) for line in lines)}, lines: {len(lines)}"
     return Drawing(title, partial(draw_chart, chart), said, tier_tables(on_tiers, target, request.intervals))
@@ -216,7 +219,7 @@ def prepare_filters(request: PlotRequest, target: float) -> Drawing:
     if not any(one.standings for one in view.sets):
         warn(f"no result reaches a recall of {target:g} with all rows returned: --target-recall lowers it")
     names = view.strategies
-    styles, title = told_apart(result_styles(names), names), request.title(target, view.choice.load)
+    styles, title = series_styles(run.series for run in runs), request.title(target, view.choice.load)
     points = sum(len(one.standings) for one in view.sets)
     said = f"points: {points}, strategies: {len(names)}, filters: {len(view.sets)}"
     write = partial(create_filter_figure, view, title=title, styles=styles, intervals=request.intervals)
@@ -228,14 +231,14 @@ def prepare_recalls(request: PlotRequest, target: float) -> Drawing:
 
     Of several loads or servers it is that with the most points.
     """
-    choice = chosen(read_runs(request), request.series)
+    every = read_runs(request)
+    choice = chosen(every, request.series)
     try:
         tails = tails_at(choice.runs, target)
     except UserError as error:
         raise UserError(f"nothing to plot: {error}; --target-recall lowers the target") from error
     announce(choice)
-    names = {tail.run.algorithm for tail in tails}
-    styles, title = told_apart(result_styles(names), names), request.title(target, choice.load)
+    styles, title = series_styles(run.series for run in every), request.title(target, choice.load)
     chart = recall_chart(tails, title, styles).renamed(curve_names(tail.run.series for tail in tails))
     write = partial(draw_chart, chart)
     return Drawing(title, write, f"series: {len(tails)}")

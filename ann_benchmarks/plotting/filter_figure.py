@@ -33,9 +33,10 @@ MAP_LEFT, MAP_AROUND = 1.0, 1.1
 READING = 0.06  # a letter of what is below the map
 APART = 1.03  # two shares of rows that are closer cannot be seen apart on an axis
 TAKEN, MOST_STEP = 0.35, 0.04  # of the distance between two places: by all lines, and from one to the next
-ARROW_STEP, TOP_ROOM = 0.05, 0.06  # of the height of a panel: from an arrow to the next, and above all points
+# Shares of the height of a panel: from a letter to the next, for all letters at most, and above all points.
+LETTER_STEP, MOST_FOOT, TOP_ROOM = 0.06, 0.25, 0.06
 HOLLOW = {"mfc": "white", "mew": 1.2, "ls": (0, (1.5, 2)), "lw": 1.3}  # of recall, next to completeness
-SPEED_TEXT = "QPS at {}: up is better; arrows: not reached"
+SPEED_TEXT = "QPS at {}: up is better\nat the foot: not reached, for want of R recall, C completeness"
 DEFAULT_TEXT = (
     "At default settings: completeness (filled, rows returned / rows there were to return), recall (hollow)"
 )
@@ -176,7 +177,7 @@ def draw_speeds(
 ) -> None:
     """Draw throughput at the recall and the completeness.
 
-    An arrow at the foot marks a strategy that was measured and does not reach them.
+    Letters at the foot mark strategies that were measured and do not reach them: what they miss.
     """
 
     def speeds(one: UnderFilter) -> dict[str, Known]:
@@ -185,7 +186,8 @@ def draw_speeds(
 
     lines = {axes: panel.points(names, speeds) for axes, panel in placed.items()}
     every = [p for found in lines.values() for points in found.values() for p in points if p.y > 0]
-    arrows = max(len(one.missed) for panel in placed.values() for one in panel.sets)
+    letters = max(len(one.missed) for panel in placed.values() for one in panel.sets) + 1
+    step = min(LETTER_STEP, MOST_FOOT / letters)
     first = next(iter(placed))
     if every:
         ends = [end for point in every for end in point.y_interval or () if end > 0]
@@ -193,7 +195,7 @@ def draw_speeds(
         apply_scale(first, "y", Scale("log"), values, False)
         low, high = min(values), max(values)
         low, high = (low, high) if high >= 1.5 * low else (low / 1.25, high * 1.25)
-        foot = ARROW_STEP * (arrows + 1)
+        foot = step * letters
         stretch = (high / low) ** (1 / (1 - foot - TOP_ROOM))
         first.set_ylim(low / stretch**foot, high * stretch**TOP_ROOM)
     else:
@@ -202,9 +204,9 @@ def draw_speeds(
         draw_lines(axes, panel, lines[axes], looks)
         for place, one in zip(panel.places, panel.sets, strict=True):
             for number, name in enumerate(name for name in names if name in one.missed):
-                how = {"color": looks[name]["color"], "marker": r"$\downarrow$", "ms": 6.0, "mew": 0.3}
-                at = [ARROW_STEP * (number + 0.8)]
-                axes.plot([place], at, transform=axes.get_xaxis_transform(), ls="", zorder=2, **how)
+                how = {"color": looks[name]["color"], "ha": "center", "va": "center", "fontsize": 7}
+                at = (place, step * (number + 0.8))
+                axes.text(*at, one.lacking(name), transform=axes.get_xaxis_transform(), zorder=2, **how)
 
 
 def draw_defaults(

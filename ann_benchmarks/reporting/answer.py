@@ -2,19 +2,23 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
 
 from ann_benchmarks.common.numbers import KIB, size_text, three_digits
+from ann_benchmarks.common.text import from_json
 from ann_benchmarks.results.at_recall import may_reach
 from ann_benchmarks.results.comparable import Comparison, comparisons, is_on_tier, least_memory, ram
-from ann_benchmarks.results.measurement import EXACT_SEARCH
+from ann_benchmarks.results.measurement import EXACT_SEARCH, NOT_INSTALLED, TIERS_LEFT_OUT
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run, number
 from ann_benchmarks.statistics.differences import ERROR_RATE
-from ann_benchmarks.views.choice import choose, ranking, sentence
+from ann_benchmarks.statistics.intervals import FEWEST_RUNS
+from ann_benchmarks.views.choice import choose, find_equals, lead_text
 from ann_benchmarks.views.contenders import Recipe, build_seconds, contender_table, find_recipe
 from ann_benchmarks.views.filters import filter_statements
-from ann_benchmarks.views.memory import MemoryNeed, memory_in_short, memory_statements, needs
-from ann_benchmarks.views.parts import Statement, Table, first_names, listed
+from ann_benchmarks.views.memory import MemoryNeed, memory_in_short, memory_parts, needs
+from ann_benchmarks.views.parts import Part, Statement, Table, first_names, listed
 from ann_benchmarks.views.workloads import insert_statements, write_statements
 
 RATE_WAS_GIVEN = "The throughput was given and says nothing about the algorithms: compare their latencies."
@@ -23,9 +27,9 @@ WHOLE_SCAN = 0.5  # share of the rows that a query reads, from which on its time
 
 @dataclass(frozen=True)
 class Answer:
-    """All answers about one dataset and number of neighbours: `statements` begin with the first screen.
+    """All answers about one dataset and number of neighbours: `statements` are the first screen.
 
-    `recipes` are the SQL of the index that is named, and of the runner-up; `table` has a row for each index.
+    `table` has a row for each index. `recipes` are the SQL of the index that is named, and of the runner-up.
     """
 
     dataset: str
@@ -33,7 +37,7 @@ class Answer:
     statements: Sequence[Statement]
     recipes: Sequence[Recipe] = ()
     table: Table | None = None
-    details: Sequence[Statement] = ()
+    details: Sequence[Part] = ()
 
 
 def find_answers(runs: Iterable[Run], records: Iterable[Record], target: float) -> list[Answer]:
@@ -51,9 +55,8 @@ def find_answers(runs: Iterable[Run], records: Iterable[Record], target: float) 
 
 
 def statements(runs: Sequence[Run], has_writes: bool, target: float) -> list[Statement]:
-    """Return the sentences of the answer of results on one dataset, and the details behind them."""
-    answer = speed_answer(runs, has_writes, target)
-    return [*answer.statements, *answer.details]
+    """Return the sentences of the answer of results on one dataset."""
+    return list(speed_answer(runs, has_writes, target).statements)
 
 
 def speed_answer(runs: Sequence[Run], has_writes: bool, target: float) -> Answer:
@@ -68,18 +71,20 @@ def speed_answer(runs: Sequence[Run], has_writes: bool, target: float) -> Answer
     reaching = [comparison for comparison in compared if comparison.fastest]
     need = needs(runs, target)
     left = unmeasured(runs, compared, bool(need), has_writes)
-    known = Answer(runs[0].dataset, runs[0].count, [*under, *left], details=memory_statements(need))
+    known = Answer(runs[0].dataset, runs[0].count, [*under, *left], details=memory_parts(need))
     if not reaching:
         if not plain:
             return known
         why = nothing_reached(plain, target) if compared else RATE_WAS_GIVEN
         about = Statement("Recall" if compared else "Speed", why)
         return replace(known, statements=[*under, about, *left])
+    # Where nothing else was measured, nothing is compared.
+    contested = [one for one in reaching if len({run.series.family for run in one.runs}) > 1] or reaching
     # One client, and the most of them: what lies between is in the table.
-    shown = [reaching[0], *reaching[-1:]] if len(reaching) > 1 else reaching
+    shown = [contested[0], *contested[-1:]] if len(contested) > 1 else contested
     scarce = [least for one in shown if (least := least_memory(plain, target, one))]
     rate /= len(shown) + len(scarce)  # all statements together err at the rate
-    choice = choose(shown, need, rate)
+    choice = choose(plain, shown, need, rate)
     lines = [Statement("In short", choice.text)]
     recipes: list[Recipe] = []
     if choice.names:
@@ -87,30 +92,32 @@ def speed_answer(runs: Sequence[Run], has_writes: bool, target: float) -> Answer
         runs_of = [found[name] for name in choice.names]
         recipes = [recipe for run in runs_of[:2] if (recipe := find_recipe(run))]
         lines += [
-            Statement("Holds for", describe_scope(shown, scarce, rate)),
-            Statement("Rows", describe_growth(runs_of[0], shown)),
+            Statement("Holds for", describe_scope(shown, scarce, choice.names[0], rate)),
+            Statement("Rows", describe_growth(runs_of[0], shown, rate)),
             Statement("Cost", describe_cost(runs_of[0], need)),
         ]
     table = contender_table(reaching, list_short(plain, target), need, rate)
     return replace(known, statements=[*under, *lines, *left], recipes=recipes, table=table)
 
 
-def describe_scope(shown: Sequence[Comparison], scarce: Sequence[Comparison], error_rate: float) -> str:
-    """Say for which recall, clients and memory the answer is, and which is the fastest with the least."""
+def describe_scope(
+    shown: Sequence[Comparison], scarce: Sequence[Comparison], name: str, error_rate: float
+) -> str:
+    """Say for which recall, clients and memory an index is the answer, and which is with the least memory."""
     first = shown[0]
-    clients = listed([one.client_text for one in shown])
-    text = f"a recall of {first.target:g} ({first.runs[0].count} neighbours), {clients}{first.place_text}."
-    least: dict[str, list[str]] = {}
+    clients = listed([f"{one.clients}" for one in shown[:-1]] + [shown[-1].client_text])
+    text = f"recall {first.target:g} at k = {first.runs[0].count}, {clients}{first.place_text}."
+    least = []
     for one in scarce:
-        if there := ranking(one, error_rate):
-            least.setdefault(f"with {size_text(ram(one.runs[0]))} of RAM", []).append(there)
-    for much, found in least.items():
-        there = f"{much}, the least at which all were measured: {'; '.join(found)}"
-        text += f" {sentence(there)}"
-    return text
+        equals = find_equals(one, error_rate)
+        who = "the same" if name in equals else listed(first_names(equals), "or")
+        least.append(", ".join(filter(None, [who, lead_text(one, error_rate)])))
+    much = listed(list(dict.fromkeys(size_text(ram(one.runs[0])) for one in scarce)))
+    found = "; ".join(dict.fromkeys(least))
+    return text + (f" With {much} of RAM, the least with which all were measured: {found}." if least else "")
 
 
-def describe_growth(run: Run, shown: Sequence[Comparison]) -> str:
+def describe_growth(run: Run, shown: Sequence[Comparison], error_rate: float) -> str:
     """Say for how many rows the answer was measured, and what is known to change with more of them.
 
     The time of an index that reads a fixed share of the rows is taken to grow with them, and that of another
@@ -118,22 +125,23 @@ def describe_growth(run: Run, shown: Sequence[Comparison]) -> str:
     """
     rows, size, name = number(run, "rows"), run.metrics["indexsize"] * KIB, run.series.family
     if not rows:
-        return "The results do not store how many rows they were measured with, so they say nothing of more."
-    text = f"Measured with {rows:,.0f} rows."
+        return "not stored: the results say nothing of more of them."
+    memory = number(run, "tier_ram") or number(run, "memory_bytes")
+    limit = ""
     if (share := read_share(run)) >= WHOLE_SCAN:
-        text += f" A query reads {share:.0%} of them with {name}, and takes longer the more there are"
         leads = [
             found.interval.low
             for one in shown
             if next(iter(one.standings)) == name
-            for other, found in one.contest.ratios().items()
+            for other, found in one.contest.ratios(error_rate).items()
             if found.is_sure and read_share(one.fastest[other]) < WHOLE_SCAN
         ]
-        text += f": beyond {rounded(min(leads) * rows)} rows, its lead may be gone." if leads else "."
-    memory = number(run, "tier_ram") or number(run, "memory_bytes")
-    if memory and size:
-        text += f" Its index fills {size_text(memory)} of memory at {rounded(memory / size * rows)} rows."
-    return f"{text} With ten times as many, measure again."
+        limit = f", {f'{share:.0%}' if share < 1 else 'all'} of which a query reads: "
+        lost = f"from about {rounded(min(leads) * rows)} on, its lead may be gone" if leads else ""
+        limit += lost or "it takes longer with more"
+    elif memory and size:
+        limit = f"; the index fills {size_text(memory)} of memory at about {rounded(memory / size * rows)}"
+    return f"{rows:,.0f}{limit}. Measure again at {rounded(10 * rows)}."
 
 
 def read_share(run: Run) -> float:
@@ -143,25 +151,20 @@ def read_share(run: Run) -> float:
 
 def rounded(count: float) -> str:
     """Write a number of rows with two digits."""
-    return f"about {float(f'{count:.2g}'):,.0f}"
+    return f"{float(f'{count:.2g}'):,.0f}"
 
 
 def describe_cost(run: Run, need: Sequence[MemoryNeed]) -> str:
     """Say what the index takes: to build, on disk, in memory, and what limits the last statement."""
-    name, seconds, size = run.series.family, build_seconds(run), run.metrics["indexsize"] * KIB
-    parts = [f"{three_digits(seconds)} s to build (a single build)"] if seconds else []
-    parts += [f"{size_text(size)} on disk"] if size else []
-    texts = [listed(parts)] if parts else []
-    if own := [one for one in need if one.algorithm == name]:
-        texts.append(memory_in_short(own))
-        least, missing = own[0].least, sorted({ram for one in own for ram in one.missing})
-        limits = f"the smallest tier had {size_text(least)}"
-        limits += (
-            ", more than the index: less may do" if size and least > size and least not in missing else ""
-        )
-        limits += f"; it has no result with {listed([size_text(ram) for ram in missing])}" if missing else ""
-        texts.append(limits)
-    return " ".join(map(sentence, texts)) or "Not known."
+    seconds, size = build_seconds(run), run.metrics["indexsize"] * KIB
+    built = [f"built once, in {three_digits(seconds)} s"] if seconds else []
+    built += [f"{size_text(size)} on disk"] if size else []
+    parts = [", ".join(built)] if built else []
+    if own := [one for one in need if one.algorithm == run.series.family]:
+        parts.append(memory_in_short(own))
+    elif note := run.attrs.get(TIERS_LEFT_OUT):
+        parts.append(str(note).partition(":")[0])
+    return f"{'; '.join(parts) or 'not known'}."
 
 
 def nothing_reached(runs: Sequence[Run], target: float) -> str:
@@ -185,7 +188,7 @@ def list_short(runs: Sequence[Run], target: float) -> dict[str, float]:
 def unmeasured(
     runs: Sequence[Run], compared: Sequence[Comparison], has_memory: bool, has_writes: bool
 ) -> list[Statement]:
-    """Say what these results leave open."""
+    """Say what these results leave open, and what measures it."""
     open_questions = []
     families = {run.series.family for run in runs}
     alone = [c for c in compared if len({run.series.family for run in c.runs}) < len(families)]
@@ -195,15 +198,27 @@ def unmeasured(
         open_questions.append("one client (run.py --clients 1)")
     if alone:
         loads = listed(list(dict.fromkeys(comparison.client_text for comparison in alone)))
-        open_questions.append(
-            f"{listed(first_names(sorted(families)))} under the same conditions, with {loads}"
-        )
-    if not has_memory and not any(is_on_tier(run) for run in runs):
-        open_questions.append("how much memory is needed (run.py --tiers mini)")
+        open_questions.append(f"all indexes under the same conditions, with {loads}")
+    if not has_memory and not any(is_on_tier(run) or TIERS_LEFT_OUT in run.attrs for run in runs):
+        open_questions.append("memory (run.py --tiers mini)")
     if not has_writes:
-        open_questions.append("inserts, updates and deletes")
-    if any("plan" in run.attrs and "query_sql" not in run.attrs for run in runs):
-        open_questions.append("the SQL, which earlier versions did not store (run.py --force)")
-    if all(int(number(run, "run_count") or 0) < 3 for run in runs):
-        open_questions.append("how sure the figures are (requires three runs: run.py --runs 3)")
+        open_questions.append("writes")
+    known = set(chain(*(run.attrs for run in runs)))
+    if "plan" in known and "query_sql" not in known:
+        open_questions.append("the SQL, which earlier versions did not store (--force)")
+    if all(int(number(run, "run_count") or 0) < FEWEST_RUNS for run in runs):
+        open_questions.append(f"how sure this is (run.py --runs {FEWEST_RUNS})")
+    for command, names in not_installed(runs).items():
+        open_questions.append(f"not installed: {listed(names)} ({command})")
     return [Statement("Not measured", f"{'; '.join(open_questions)}.")] if open_questions else []
+
+
+def not_installed(runs: Sequence[Run]) -> dict[str, list[str]]:
+    """Return the algorithms without a result that were not installed, by the command that installs them."""
+    found: dict[str, list[str]] = {}
+    measured = {run.series.name for run in runs}
+    for run in runs:
+        for name, command in from_json(run.attrs.get(NOT_INSTALLED), dict[str, Any]()).items():
+            if name not in {*measured, *chain(*found.values())}:
+                found.setdefault(str(command), []).append(name)
+    return found

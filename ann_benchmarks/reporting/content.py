@@ -5,11 +5,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.plotting.chart import draw_chart
 from ann_benchmarks.pricing.costs import CostRequest
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import LeftOut, Run
-from ann_benchmarks.views.figures import Chart, Style, curve_names
+from ann_benchmarks.views.figures import Chart, Style, curve_names, series_styles
 from ann_benchmarks.views.parts import Part
 
 from .document import Block, Paragraph, Picture
@@ -99,6 +100,16 @@ class Shown:
     stem: str = ""
     styles: Mapping[str, Style] = field(default_factory=dict)
     overlay: Overlay = Overlay()
+
+    @property
+    def series(self) -> list[Series]:
+        """What series there are."""
+        return [run.series for run in self.runs] + [record.series for record in self.records]
+
+    @property
+    def looks(self) -> Mapping[str, Style]:
+        """How curves look in all pictures; without others, in this one."""
+        return self.styles or series_styles(self.series)
 
     def file(self, kind: str, number: int = 0) -> Path:
         """Return the path of a picture, the first of its kind or a later one."""

@@ -158,10 +158,17 @@ def make(what: str, request: Mapping[str, Any], shown: Shown) -> list[Block]:
         title=str(request.get("title", shown.title)),
         overlay=Overlay(**{key: request[key] for key in overlaid if key in request}),
     )
-    try:
-        return known_views[name](shown, **{key: request[key] for key in own if key in request})
-    except UserError as error:
-        return part_blocks([f"No {what} of {name}: {error}."])
+    options = {key: request[key] for key in own if key in request}
+    # Figures of others are laid over a copy of the plain picture.
+    plain = replace(shown, overlay=Overlay(), stem=f"{shown.stem}plain-")
+    blocks: list[Block] = []
+    for each in (plain, shown) if shown.overlay.published else (shown,):
+        try:
+            blocks += known_views[name](each, **options)
+        except UserError as error:
+            why = part_blocks([f"No {what} of {name}: {error}."])
+            blocks += [block for block in why if block not in blocks]
+    return blocks
 
 
 def fits(option: str, value: Any, example: Any) -> bool:

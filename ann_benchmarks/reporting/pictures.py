@@ -15,7 +15,7 @@ from ann_benchmarks.results.runs import Run, interval
 from ann_benchmarks.results.tails import RecallTail, tails_at
 from ann_benchmarks.views.chosen import choose_load
 from ann_benchmarks.views.curves import line_chart
-from ann_benchmarks.views.figures import assign_styles, told_apart
+from ann_benchmarks.views.figures import assign_styles, variant_styles
 from ann_benchmarks.views.filters import FilterView, filter_tables, view_filters
 from ann_benchmarks.views.points import Point
 from ann_benchmarks.views.published import PublishedPoints, read_series, read_tiers
@@ -37,11 +37,13 @@ def line_picture(
     series: Mapping[str, Sequence[Point]],
     x: str,
     y: str = all_metrics["qps"].description,
+    algorithms: Mapping[str, str] | None = None,
 ) -> list[Block]:
-    """Draw lines, with published ones over the same axis."""
+    """Draw lines, with published ones over the same axis; `algorithms` are those of the lines."""
+    styles = variant_styles(algorithms, shown.looks) if algorithms else None
     overlay = shown.overlay
     others = published_lines(overlay.published, overlay.where or {}) if overlay.published else None
-    chart = line_chart(series, (x, y), shown.title, "up is better", others, overlay.normalise)
+    chart = line_chart(series, (x, y), shown.title, "up is better", others, overlay.normalise, styles)
     picture = shown.picture(kind, chart, f"{y} over {x.lower()}.")
     return [picture, *origin_notes(others.origin if others else "")]
 
@@ -62,11 +64,14 @@ def published_lines(name: str, where: Mapping[str, Any]) -> PublishedPoints:
 def client_picture(shown: Shown) -> list[Block]:
     """Draw throughput over clients, a line for each query argument; those searched for a recall are one."""
     series: dict[str, dict[int, Point]] = {}
+    families: dict[str, str] = {}
     for run in shown.runs:
         if not run.series.is_open:
             others = conditions(run).removeprefix(f"-c{clients(run)}")
             point = Point(clients(run), run.metrics["qps"], None, interval(run, "qps"))
-            series.setdefault(f"{run.series.family}{others} {query_text(run)}", {})[clients(run)] = point
+            name = f"{run.series.family}{others} {query_text(run)}"
+            families[name] = run.series.family
+            series.setdefault(name, {})[clients(run)] = point
     lines = {
         name: list(points.values())
         for name, points in sorted(series.items(), key=lambda item: natural_order(item[0]))
@@ -76,7 +81,9 @@ def client_picture(shown: Shown) -> list[Block]:
         raise UserError("no result was measured with several numbers of clients")
     more = len(lines) - MOST_ROWS
     left = part_blocks([f"{more} more lines are in the tables."] if more > 0 else [])
-    return [*line_picture(shown, "clients", dict(list(lines.items())[:MOST_ROWS]), "Clients"), *left]
+    drawn = dict(list(lines.items())[:MOST_ROWS])
+    known = {name: families[name] for name in drawn}
+    return [*line_picture(shown, "clients", drawn, "Clients", algorithms=known), *left]
 
 
 def natural_order(text: str) -> list[tuple[str, float]]:
@@ -103,7 +110,7 @@ def tier_picture(shown: Shown) -> list[Block]:
         lines = relative_lines(lines)
     if not lines:
         raise UserError(f"no result on a tier reaches a recall of {shown.target:g}")
-    chart = tier_chart(lines, shown.title, whole_machine(on_tiers), others, shares)
+    chart = tier_chart(lines, shown.title, whole_machine(on_tiers), others, shares, shown.looks)
     caption = (
         f"Throughput and p99 by available RAM, at a recall of {shown.target:g}; the p99 is that of the result"
         " next to it."
@@ -125,7 +132,8 @@ def server_pictures(shown: Shown) -> list[Block]:
     for metric, direction in (("qps", "up is better"), ("p50", "down is better")):
         lines, kinds = server_lines(shown.runs, shown.target, metric)
         described = all_metrics[metric].description
-        chart = line_chart(lines, ("Servers", described), shown.title, direction, kinds=kinds)
+        styles = variant_styles(kinds, assign_styles(kinds.values()))
+        chart = line_chart(lines, ("Servers", described), shown.title, direction, styles=styles)
         caption = f"{described} by number of servers, at a recall of {shown.target:g}"
         caption += "" if metric == "qps" else ", of the result next to it"
         name = "shards" if metric == "qps" else f"shards-{metric}"
@@ -149,7 +157,7 @@ def filter_view(shown: Shown) -> FilterView:
 def filter_picture(shown: Shown) -> list[Block]:
     """Draw throughput and what defaults return by share of rows, and the map of the fastest strategies."""
     view, path = filter_view(shown), shown.file("filters")
-    create_filter_figure(view, path, shown.title, assign_styles(view.strategies))
+    create_filter_figure(view, path, shown.title, shown.looks)
     caption = (
         f"Strategies under filters: throughput at a recall of {shown.target:g} and a completeness of"
         f" {COMPLETE:g}, what comes back at default settings, and which strategy is the fastest where."
@@ -168,7 +176,7 @@ def decile_picture(shown: Shown) -> list[Block]:
     blocks: list[Block] = []
     found = {one.name: one.deciles for one in filter_view(shown).sets if one.deciles}
     for number, (name, lines) in enumerate(found.items()):
-        chart = decile_chart(lines, f"{shown.title}, {name}".strip(", "))
+        chart = decile_chart(lines, f"{shown.title}, {name}".strip(", "), shown.looks)
         caption = (
             f"By decile of matches under {name}: the queries with the fewest matching rows are on the left. A"
             " line is the result next to the recall."
@@ -193,13 +201,11 @@ def recall_picture(shown: Shown) -> list[Block]:
     """Draw the share of queries below each recall, a line a series."""
     tails, below = load_tails(shown)
     tails = tails[:MOST_ROWS]
-    names = [tail.run.algorithm for tail in tails]
-    styles = told_apart({**assign_styles(names), **shown.styles}, names)
     caption = (
         f"Recall by query, of each curve's result next to a recall of {shown.target:g}: the share of queries"
         f" below each recall. Lower is better; {COMPARED}."
     )
-    return [shown.picture("recalls", recall_chart(tails, shown.title, styles), caption), *below]
+    return [shown.picture("recalls", recall_chart(tails, shown.title, shown.looks), caption), *below]
 
 
 def recall_table(shown: Shown) -> list[Block]:
@@ -216,7 +222,8 @@ def load_tails(shown: Shown) -> tuple[list[RecallTail], list[Block]]:
 
 def insert_picture(shown: Shown) -> list[Block]:
     """Draw inserts a second over writers."""
-    return line_picture(shown, "inserts", insert_lines(shown.records), "Writers", "Inserts per second (1/s)")
+    lines, algorithms = insert_lines(shown.records)
+    return line_picture(shown, "inserts", lines, "Writers", "Inserts per second (1/s)", algorithms)
 
 
 def insert_tables(shown: Shown) -> list[Block]:

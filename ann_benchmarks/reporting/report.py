@@ -1,8 +1,7 @@
 """Writes a report: Markdown and HTML with pictures, a CSV and a JSON, from one content."""
 
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import whole_folder
 from ann_benchmarks.common.layout import rename_commands
 from ann_benchmarks.common.numbers import UNKNOWN
-from ann_benchmarks.common.text import say
+from ann_benchmarks.common.text import finite, say
 from ann_benchmarks.results.export import write_csv
 from ann_benchmarks.results.metrics import TARGET_RECALL
 from ann_benchmarks.results.warnings import (
@@ -21,14 +20,15 @@ from ann_benchmarks.results.warnings import (
     left_out_warnings,
     warnings_of,
 )
+from ann_benchmarks.run.console import table_lines
+from ann_benchmarks.views.contenders import Recipe
 from ann_benchmarks.views.cost_table import FILE as COSTS
 from ann_benchmarks.views.cost_table import cost_table, costs_as_json, write_costs
 from ann_benchmarks.views.costs import CostAnswer, cost_answers
-from ann_benchmarks.views.figures import assign_styles
 from ann_benchmarks.views.parts import Statement, Table
 
 from .answer import Answer, find_answers
-from .content import Chapter, Finding, Report, Shown, identity
+from .content import Chapter, Finding, Report, Shown, identity, part_blocks
 from .document import (
     Block,
     Heading,
@@ -48,6 +48,7 @@ from .kinds import make
 MARKDOWN, HTML, CSV, MARK_FILE = "report.md", "report.html", "points.csv", "report.json"
 MARK = {"made_by": "python report.py"}
 FORM = 1  # of report.json
+TERMINAL_COLUMNS = ("Index", "Queries/s", "Build", "Size", "Least RAM")
 MOST_TEXTS = 3  # warnings in a line
 BEHIND = "The results of each warning are in the details."
 READING = (
@@ -75,8 +76,10 @@ def write_report(report: Report, folder: Path, target: float = TARGET_RECALL) ->
         blocks += finding_blocks(report.findings, report.source)
         if runs:
             blocks += [Heading(2, "Warnings"), *advice_blocks(warned)]
+        styles = Shown(runs, report.records, target).looks
         for number, chapter in enumerate(report.chapters, 1):
-            blocks += chapter_blocks(chapter, number, target, place)
+            first = Shown((), (), target, folder=place, stem=f"{number}-", styles=styles)
+            blocks += chapter_blocks(chapter, first)
         blocks += [*run_blocks(report), *detail_blocks(found, warned, len(runs))]
         blocks += reading_blocks(bool(runs), bool(costs))
         pages = {MARKDOWN: markdown_text(blocks), HTML: html_page(report.title, blocks)}
@@ -95,20 +98,31 @@ def answer_blocks(found: Sequence[Answer]) -> list[Block]:
     for answer in found:
         title = f"The answer for {answer.dataset}, k = {answer.count}" if len(found) > 1 else "The answer"
         blocks += [Heading(2, title), statement_items(answer.statements)]
-        for place, recipe in enumerate(answer.recipes):
-            title = f"{'SQL of' if not place else 'The runner-up:'} {recipe.name}"
-            blocks += [Heading(3, title), Listing(recipe.build, "sql"), Listing(recipe.query, "sql")]
         if answer.table is not None:
             blocks += [Heading(3, "All indexes"), answer.table]
+        blocks += recipe_blocks(answer.recipes[:1], "SQL of")
     return blocks
 
 
+def recipe_blocks(recipes: Iterable[Recipe], what: str) -> list[Block]:
+    """Return the SQL of indexes."""
+    return [
+        block
+        for one in recipes
+        for block in (Heading(3, f"{what} {one.name}"), Listing(f"{one.build}\n{one.query}", "sql"))
+    ]
+
+
 def say_answers(answers: Sequence[Answer]) -> None:
-    """Print the sentences of the answers, and the SQL of the index that each names."""
+    """Print the first screen of each answer, its table without what makes lines long, and the SQL."""
     for answer in answers:
         say(f"The answer for {answer.dataset}, k = {answer.count}:")
         for one in answer.statements:
             say(f"- {one.about}: {one.text}")
+        if table := answer.table:
+            places = [i for i, name in enumerate(table.columns) if name.startswith(TERMINAL_COLUMNS)]
+            for line in table_lines([tuple(row[i] for i in places) for row in (table.columns, *table.rows)]):
+                say(line)
         for recipe in answer.recipes[:1]:
             say(f"{recipe.build}\n{recipe.query}")
 
@@ -117,8 +131,10 @@ def detail_blocks(
     answers: Sequence[Answer], warned: Sequence[tuple[str, list[str]]], results: int
 ) -> list[Block]:
     """Return what is behind the table and the warnings."""
-    said = [one for answer in answers for one in answer.details]
-    blocks: list[Block] = [statement_items(said)] if said else []
+    blocks: list[Block] = []
+    for answer in answers:
+        blocks += part_blocks(answer.details)
+        blocks += recipe_blocks(answer.recipes[1:], "The runner-up's SQL:")
     if warned:
         blocks += [Heading(3, "Each warning"), *warning_blocks(warned, results)]
     return [Heading(2, "Details"), *blocks] if blocks else []
@@ -127,15 +143,11 @@ def detail_blocks(
 def advice_blocks(warned: Sequence[tuple[str, list[str]]]) -> list[Block]:
     """Return the warnings by what the reader should do, a line each."""
     lines: list[Line] = [
-        [Strong(f"{advice}:"), f" {'; '.join(texts[:MOST_TEXTS])}{more_text(len(texts) - MOST_TEXTS)}"]
+        [Strong(f"{advice}:"), f" {'; '.join([*texts[:MOST_TEXTS], *more])}"]
         for advice, texts in group_by_advice(warned).items()
+        for more in [[f"and {len(texts) - MOST_TEXTS} more"] if len(texts) > MOST_TEXTS else []]
     ]
     return [Items(lines), Paragraph(BEHIND, is_note=True)] if lines else [Paragraph("None.")]
-
-
-def more_text(number: int) -> str:
-    """Say how many more there are, nothing of none."""
-    return f"; and {number} more" if number > 0 else ""
 
 
 def cost_blocks(answers: Sequence[CostAnswer]) -> list[Block]:
@@ -167,14 +179,13 @@ def finding_blocks(findings: Sequence[Finding], source: str) -> list[Block]:
     return [Heading(2, "Published findings"), Table(columns, rows, caption, columns)]
 
 
-def chapter_blocks(chapter: Chapter, number: int, target: float, folder: Path) -> list[Block]:
-    """Return one chapter; its pictures go into the folder, with names that begin with its number."""
+def chapter_blocks(chapter: Chapter, empty: Shown) -> list[Block]:
+    """Return one chapter; `empty` says where its pictures go, and how they look."""
     blocks: list[Block] = [Heading(2, chapter.title), *read_text(chapter.text)]
     if chapter.command:
         blocks.append(Listing(chapter.command))
     if chapter.missing:
         blocks += [Paragraph([Strong("Missing:")]), Items(list(chapter.missing))]
-    styles = assign_styles(run.algorithm for run in chapter.runs)
     seen: dict[tuple[str, Any], int] = {}
     for what, requests, title in (
         ("picture", chapter.pictures, chapter.title),
@@ -183,8 +194,8 @@ def chapter_blocks(chapter: Chapter, number: int, target: float, folder: Path) -
         for request in requests:
             key = what, request.get("kind")
             seen[key] = seen.get(key, 0) + 1
-            stem = f"{number}-" if seen[key] == 1 else f"{number}-{seen[key]}-"
-            shown = Shown(chapter.runs, chapter.records, target, title, folder, stem, styles)
+            stem = empty.stem if seen[key] == 1 else f"{empty.stem}{seen[key]}-"
+            shown = replace(empty, runs=chapter.runs, records=chapter.records, title=title, stem=stem)
             blocks += make(what, request, shown)
     return blocks
 
@@ -283,14 +294,3 @@ def write_json(
     }
     text = json.dumps(finite(content), default=str, indent=1, ensure_ascii=False, allow_nan=False)
     (folder / MARK_FILE).write_text(text + "\n", encoding="utf-8", errors="replace")
-
-
-def finite(value: Any) -> Any:
-    """Return a value with null in place of numbers that JSON does not have."""
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(name): finite(inner) for name, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(inner) for inner in value]
-    return value

@@ -58,7 +58,7 @@ def frontier_picture(
     x_scale = x_scale or ("a3" if all_metrics[x].is_share else "linear")
     view = View(x, y, x_scale, y_scale, raw, overlay.normalise)
     picture = shown.picture(
-        name, metric_chart(series, view, shown.title, shown.styles, others), f"{plot_label(x, y)}."
+        name, metric_chart(series, view, shown.title, shown.looks, others), f"{plot_label(x, y)}."
     )
     return [picture, *origin_notes(others.origin if others else "")]
 

@@ -12,10 +12,11 @@ from ann_benchmarks.statistics.differences import ERROR_RATE, SESSIONS, Noise
 from ann_benchmarks.statistics.intervals import NORMAL, Interval
 from ann_benchmarks.statistics.speeds import ABOVE, AT, Speed, Standing, single_standing
 
-from .measurement import speed_of
+from .measurement import has_mean_throughput, speed_of
 from .runs import Run, interval
 
 LOWER_BOUND = "at least "
+BEST_AND_MEAN = "measured at different times, a file of ann-benchmarks by its best run alone"
 LATENCY_NOTE = (
     "The QPS are those at the target recall. Recalls and latencies are those of the measured result"
     " next to it."
@@ -144,6 +145,8 @@ def ratio_of_throughputs(
 
 def describe_measuring(first: Run, second: Run) -> str:
     """Say in words how two results were measured that are not compared in the rounds that they share."""
+    if has_mean_throughput(first.attrs) != has_mean_throughput(second.attrs):
+        return BEST_AND_MEAN
     one, other = speed_of_run(first), speed_of_run(second)
     if not one.round_levels or not other.round_levels:
         return MEASURED_ONCE

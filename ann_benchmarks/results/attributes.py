@@ -83,7 +83,7 @@ _KINDS = (
           lambda value: isinstance(value, str) and len(value.encode()) <= LONGEST_FOLDER, ("algo",)),
     _Kind(f"a text of up to {LONGEST_VALUE:,} characters",
           lambda value: isinstance(value, str) and len(value) <= LONGEST_VALUE,
-          ("name", "build_sql", "query_sql")),
+          ("name", "build_sql", "query_sql", "not_installed", "tiers_left_out")),
     _Kind(f"a text of up to {LONGEST_FACT:,} characters",
           lambda value: not isinstance(value, list) and len(str(value)) <= LONGEST_FACT, (
         "cpu", "dataset", "distance", "docker_image", "ended_at", "kernel", "loop", "rounds",

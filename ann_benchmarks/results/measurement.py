@@ -29,6 +29,7 @@ CHAIN, TURNS = "rounds_chain", "rounds_turns"  # a link for each round, and how 
 PARTS = "recall_parts"  # the mean recall of every n-th query, from the first, the second...
 COUNTS = "recall_counts"  # how many queries have a recall of 0, 1/steps ... 1
 EXACT_SEARCH = "is_exact"  # all answers are the true ones, by the algorithm
+NOT_INSTALLED = "not_installed"  # JSON: algorithms that were requested, each with what installs it
 TIERS_LEFT_OUT = "tiers_left_out"  # why no smaller servers were simulated, though they were requested
 OVERSTATED = "target_overstated"  # by how much a recall exceeds that of other queries
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from itertools import groupby
 from typing import Any, NamedTuple
 
 from ann_benchmarks.common.numbers import figure_text
@@ -30,29 +29,35 @@ BUSY_POOLER = 0.9  # of one core
 RECALL_CHANGED = 0.01  # between the runs of one point
 FEWEST_OF_ADVICE = 5  # runs: of fewer, the effective size varies by several times from point to point
 JUDGED = ("p95", "p99")  # a median takes no longer, and for p99.9 most runs are too short
+# What the reader of a warning should do.
+ADVICE = AGAIN, LONGER, CHANGE, CHECK, CARE = (
+    "Measure again on an idle machine (--force)",
+    "Measure longer, or more runs",
+    "Change the load or the build",
+    "Check the data and the files",
+    "Compare with care",
+)
 UNREADABLE = "the attributes of the result file cannot be read"
 Facts = Mapping[str, Any]
 
 
 class Remark(str):
-    """What is to be known of a result, and how bad that is among others that differ in figures alone."""
+    """What is to be known of results, what to do, and how bad it is among others that differ in figures."""
 
-    severity: float
+    advice: str  # one of ADVICE
+    severity: float | None  # the larger the worse; None: the figures say it
 
-    def __new__(cls, text: str, severity: float) -> "Remark":
-        """Take the text, and a number that is the larger the worse it is."""
+    def __new__(cls, text: str, severity: float | None = None, advice: str = CARE) -> "Remark":
+        """Take the text with what belongs to it."""
         made = super().__new__(cls, text)
-        made.severity = severity
+        made.severity, made.advice = severity, advice
         return made
 
 
 class RemarkRow(NamedTuple):
-    """A warning about one result: its group, whether it holds of the attributes, and what it says.
+    """A warning about one result: what to do, whether it holds of the attributes, and what it says."""
 
-    Those of the group "load" are told as soon as a point is measured. The largest `severity` is the worst.
-    """
-
-    group: str
+    advice: str
     holds: Callable[[Facts], Any]
     text: Callable[[Facts], str]
     severity: Callable[[Facts], float] | None = None
@@ -142,89 +147,92 @@ def unusable_distances(attrs: Mapping[str, Any]) -> str:
 
 
 _LIMIT = "the clients, not the server, were the limit:"
-ROWS = (
-    RemarkRow("load", lambda f: _limit(f) == "time",
+LOAD_ROWS = (  # they are told as soon as a point is measured
+    RemarkRow(CHANGE, lambda f: _limit(f) == "time",
         lambda f: f"{_LIMIT} free clients sent queries {f['clients_late_seconds'] * 1e3:.2f} ms late, an"
                   f" answer takes {f['service_p50'] * 1e3:.2f} ms",
         lambda f: f["clients_late_seconds"] / (f["service_p50"] or 1.0)),
-    RemarkRow("load", lambda f: _limit(f) == "waiting",
+    RemarkRow(CHANGE, lambda f: _limit(f) == "waiting",
         lambda f: f"{_LIMIT} they waited for answers only {f['clients_waiting_share']:.0%} of the time",
         lambda f: -f["clients_waiting_share"]),
-    RemarkRow("load", lambda f: _limit(f) == "CPU",
+    RemarkRow(CHANGE, lambda f: _limit(f) == "CPU",
         lambda f: f"{_LIMIT} they used {f['client_cpu_share']:.0%} of their machine's CPU, and none was left",
         lambda f: f["client_cpu_share"]),
-    RemarkRow("load", lambda f: f.get("pooler_busy_share", 0) > BUSY_POOLER,
+    RemarkRow(CHANGE, lambda f: f.get("pooler_busy_share", 0) > BUSY_POOLER,
         lambda f: "the pooler, not the index, was the limit: its one thread was"
                   f" {f['pooler_busy_share']:.0%} busy",
         lambda f: f["pooler_busy_share"]),
-    RemarkRow("load", lambda f: f.get("warmup_settled") is False,
+    RemarkRow(LONGER, lambda f: f.get("warmup_settled") is False,
         lambda f: f"the throughput still rose after {f['warmup_seconds']:.0f} s of warm-up: give --warmup N"),
     # With enough memory, caches are filled once.
-    RemarkRow("load", lambda f: len(_filled(f)) > 1 and min(_filled(f)) < 1,
+    RemarkRow(LONGER, lambda f: len(_filled(f)) > 1 and min(_filled(f)) < 1,
         lambda f: f"caches had to be filled before {len(_filled(f))} of {len(f['run_sent_once'])} runs, and"
                   f" only {min(_filled(f)):.0%} of the queries could be sent meanwhile: with warm caches, the"
                   " throughput may be higher",
         lambda f: -min(_filled(f))),
-    RemarkRow("load", lambda f: f.get("queries_unanswered"),
+    RemarkRow(CHANGE, lambda f: f.get("queries_unanswered"),
         lambda f: f"the rate was not kept: {f['queries_unanswered']:,} of {f['queries_due']:,} queries were"
                   " still waiting at the end",
         lambda f: f["queries_unanswered"] / f["queries_due"]),
-    RemarkRow("load", lambda f: not f.get("queries_unanswered") and f.get("steady_state") is False,
+    RemarkRow(LONGER, lambda f: not f.get("queries_unanswered") and f.get("steady_state") is False,
         lambda f: "the queue still grew: the latencies are those of this run's length, not of the rate"),
-    RemarkRow("load", length_remark, length_remark),
-    RemarkRow("load", lambda f: f.get("clients_all_busy_share", 0) > MUCH_WAITING,
+    RemarkRow(LONGER, length_remark, length_remark),
+    RemarkRow(CHANGE, lambda f: f.get("clients_all_busy_share", 0) > MUCH_WAITING,
         lambda f: f"{f['clients_all_busy_share']:.0%} of the queries found no free client among"
                   f" {f['clients']}: if the server can do more, more --clients will show it",
         lambda f: f["clients_all_busy_share"]),
-    RemarkRow("load", lambda f: f.get("queries_counted", FEW_QUERIES) < FEW_QUERIES,
+    RemarkRow(LONGER, lambda f: f.get("queries_counted", FEW_QUERIES) < FEW_QUERIES,
         lambda f: f"only {f['queries_counted']:.0f} queries were counted: give --max-queries or --duration",
         lambda f: -f["queries_counted"]),
-    RemarkRow("load", _disturbed,
+    RemarkRow(AGAIN, _disturbed,
         lambda f: f"others took up to {max(_disturbed(f)):.0%} of the machine's CPUs in {len(_disturbed(f))}"
                   f" of {len(f['run_others_cpu'])} runs: measure again (--force) when it is idle",
         lambda f: max(_disturbed(f))),
-    RemarkRow("load", lambda f: _change(f) > RECALL_CHANGED,
+    RemarkRow(CHECK, lambda f: _change(f) > RECALL_CHANGED,
         lambda f: f"the recall was between {min(f['run_recalls']):.4g} and {max(f['run_recalls']):.4g} in its"
                   " runs: the table or the index has changed meanwhile",
         _change),
-    RemarkRow("load", lambda f: f.get("answers_shortened"),
+    RemarkRow(CHECK, lambda f: f.get("answers_shortened"),
         lambda f: f"{f['answers_shortened']:,.0f} of {f['queries_counted']:,.0f} answers had fewer rows than"
                   " another one to the same query: the table or the index has changed meanwhile",
         lambda f: f["answers_shortened"] / f["queries_counted"]),
-    RemarkRow("load", lambda f: f.get("queries_answered_aside"),
+    RemarkRow(CARE, lambda f: f.get("queries_answered_aside"),
         lambda f: f"{f['queries_answered_aside']:,} of the answers that the recall is of were not given in"
                   " the runs"),
-    RemarkRow("load", lambda f: f.get("caches_dropped") is False,
+    RemarkRow(CARE, lambda f: f.get("caches_dropped") is False,
         lambda f: "this server cannot be restarted from here: only the first run may have been cold"),
-    RemarkRow("data", lambda f: f.get("queries_in_train"),
+)  # fmt: skip
+ROWS = (
+    *LOAD_ROWS,
+    RemarkRow(CHECK, lambda f: f.get("queries_in_train"),
         lambda f: f"{f['queries_in_train']:,} queries are rows of the training set: each finds itself, which"
                   " raises the recall; take other queries"),
-    RemarkRow("data", lambda f: f.get("queries_without_matches"),
+    RemarkRow(CHECK, lambda f: f.get("queries_without_matches"),
         lambda f: f"{f['queries_without_matches']:,} queries have no matching row: each counts as found, with"
                   " a recall of 1"),
-    RemarkRow("data", unusable_distances, unusable_distances),
-    RemarkRow("target", lambda f: f.get("target_missed"),
+    RemarkRow(CHECK, unusable_distances, unusable_distances),
+    RemarkRow(CHANGE, lambda f: f.get("target_missed"),
         lambda f: f"the target recall {f['target_missed']:g} was not reached{_searched(f)}"),
-    RemarkRow("build", lambda f: f.get("graph_overflow_rows"),
+    RemarkRow(CHANGE, lambda f: f.get("graph_overflow_rows"),
         lambda f: f"the graph outgrew maintenance_work_mem after {f['graph_overflow_rows']:,} rows: the build"
                   " took longer than it would with more memory"),
-    RemarkRow("build", lambda f: not f.get("graph_overflow_rows")
+    RemarkRow(CHANGE, lambda f: not f.get("graph_overflow_rows")
                            and "no longer fits into" in str(f.get("build_notices")),
         lambda f: "the index outgrew maintenance_work_mem: the build took longer than it would with more"
                   " memory"),
     # On a tier, no index is built.
-    RemarkRow("build", lambda f: f.get("index_reused") and "tier" not in f,
+    RemarkRow(CARE, lambda f: f.get("index_reused") and "tier" not in f,
         lambda f: "the index was built by an earlier run: its build time is from then"),
-    RemarkRow("runs", lambda f: f.get("runs_disagree") and isinstance(f.get("run_seconds"), list),
+    RemarkRow(AGAIN, lambda f: f.get("runs_disagree") and isinstance(f.get("run_seconds"), list),
         lambda f: f"the runs differ by more than noise: from {figure_text(1 / max(f['run_seconds']))} to"
                   f" {figure_text(1 / min(f['run_seconds']))} queries/s",
         lambda f: max(f["run_seconds"]) / min(f["run_seconds"])),
-    RemarkRow("runs", lambda f: not has_mean_throughput(f),
+    RemarkRow(CARE, lambda f: not has_mean_throughput(f),
         lambda f: f"the throughput is that of the best of {f['run_count']} runs: ann-benchmarks stores no"
                   " other; compare it with the best runs of others (qps-best)"),
-    RemarkRow("runs", lambda f: int(f.get("run_count", FEWEST_RUNS)) < FEWEST_RUNS,
+    RemarkRow(LONGER, lambda f: int(f.get("run_count", FEWEST_RUNS)) < FEWEST_RUNS,
         lambda f: "fewer than three runs: no interval"),
-    RemarkRow("tier", lambda f: abs(_surplus(f)) > OFF,
+    RemarkRow(CARE, lambda f: abs(_surplus(f)) > OFF,
         lambda f: f"the tier had {abs(_surplus(f)):.1%} {'more' if _surplus(f) > 0 else 'less'} available RAM"
                   " than intended",
         lambda f: abs(_surplus(f))),
@@ -235,21 +243,23 @@ def _told(row: RemarkRow, facts: Facts) -> list[str]:
     """Return the text of a row that holds of a result."""
     if not row.holds(facts):
         return []
-    return [Remark(row.text(facts), row.severity(facts)) if row.severity else row.text(facts)]
+    return [Remark(row.text(facts), row.severity(facts) if row.severity else None, row.advice)]
 
 
 def remarks(facts: Facts) -> list[str]:
     """Say what the reader of a figure should know about how it was measured."""
-    return [text for row in ROWS if row.group == "load" for text in _told(row, facts)]
+    return [text for row in LOAD_ROWS for text in _told(row, facts)]
 
 
 def stored_remarks(facts: Facts) -> Iterator[str]:
     """Yield what is to be known of a stored result, whose attributes may be damaged."""
-    for _, rows in groupby(ROWS, lambda row: row.group):
+    damaged = []
+    for row in ROWS:
         try:
-            yield from (text for row in rows for text in _told(row, facts))
+            yield from _told(row, facts)
         except (TypeError, ValueError, KeyError, AttributeError, ZeroDivisionError):
-            yield UNREADABLE
+            damaged = [Remark(UNREADABLE, advice=CHECK)]
+    yield from damaged
 
 
 def main_wait(facts: Facts) -> str:

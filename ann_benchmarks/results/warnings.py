@@ -8,20 +8,12 @@ from ann_benchmarks.common.numbers import counted, figure_text
 
 from .comparable import clients
 from .environment import fact_words
-from .remarks import MOST_OTHERS, Remark, stored_remarks
+from .remarks import ADVICE, AGAIN, CARE, CHECK, MOST_OTHERS, Remark, stored_remarks
 from .runs import LeftOut, Run
 
 SLOWER = 1.25  # times the CPU for a query, from which on it is told
 MOST_NAMED = 3  # results that are named by a warning
 FIGURE = re.compile(r"(?<![A-Za-z])\d[\d.,]*")  # not that of p99
-# What the reader of a warning should do, and the words of such warnings; the last one is that of all others.
-ADVICE = (
-    ("Measure again on an idle machine (--force)", r"others (took|used)|by more than noise|was slower"),
-    ("Measure longer, or more runs", r"give (\d|--)|fewer than three|queue|caches had to|may have been cold"),
-    ("Change the load or the build", r"the limit|not kept|no free client|outgrew|not reached"),
-    ("Check the data and the files", r"distances|queries (are rows|have no)|has changed|left out of all"),
-    ("Compare with care", ""),
-)
 MACHINE = ("cpu", "cores", "memory_bytes", "kernel")
 SLOW_TEXT = (
     "a query took {} times the CPU time that it took with more clients: the machine was slower, or others"
@@ -36,16 +28,16 @@ def warnings_of(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     for place, run in enumerate(runs):
         texts = [*stored_remarks(run.attrs)]
         if place in slower:
-            texts.append(SLOW_TEXT.format(figure_text(slower[place])))
+            texts.append(Remark(SLOW_TEXT.format(figure_text(slower[place])), advice=AGAIN))
         found += [(text, f"{run.algorithm}: {run.parameters}") for text in dict.fromkeys(texts)]
     return [*gathered(found), *((text, []) for text in common_warnings(runs))]
 
 
 def group_by_advice(warned: Iterable[tuple[str, list[str]]]) -> dict[str, list[str]]:
     """Return the texts of warnings by what the reader should do, each with the number of its results."""
-    found: dict[str, list[str]] = {advice: [] for advice, _ in ADVICE}
+    found: dict[str, list[str]] = {advice: [] for advice in ADVICE}
     for text, names in warned:
-        advice = next(advice for advice, words in ADVICE if re.search(words, text))
+        advice = text.advice if isinstance(text, Remark) else CARE
         found[advice].append(f"{text} ({counted(len(names), 'result')})" if names else text)
     return {advice: texts for advice, texts in found.items() if texts}
 
@@ -59,7 +51,7 @@ def gathered(found: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
     """
 
     def badness(item: tuple[str, str]) -> list[float]:
-        if isinstance(item[0], Remark):
+        if isinstance(item[0], Remark) and item[0].severity is not None:
             return [item[0].severity]
         return [float(figure.replace(",", "").rstrip(".") or 0) for figure in FIGURE.findall(item[0])][::-1]
 
@@ -80,7 +72,7 @@ def left_out_warnings(left_out: LeftOut) -> Iterator[tuple[str, list[str]]]:
     for path, error in left_out.items():
         reasons.setdefault(str(error).removeprefix(f"{path} "), []).append("/".join(path.parts[-2:]))
     for reason, names in reasons.items():
-        yield f"left out of all that follows: {reason}", names
+        yield Remark(f"left out of all that follows: {reason}", advice=CHECK), names
 
 
 def slower_times(runs: Sequence[Run]) -> dict[int, float]:

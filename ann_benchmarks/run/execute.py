@@ -1,5 +1,6 @@
 """Carrying out jobs: those that can run at a workplace, and the workers that they are given to."""
 
+import json
 import multiprocessing.connection
 import time
 from collections import deque
@@ -19,6 +20,7 @@ from ann_benchmarks.common.text import say, warn
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Failure, Finished
 from ann_benchmarks.jobs.job import Job
+from ann_benchmarks.results.measurement import NOT_INSTALLED
 
 from . import worker as workers
 from .console import Console, describe_work
@@ -43,6 +45,7 @@ class Executor:
 
     def __init__(self, request: Request, workplace: Workplace) -> None:
         self._request, self._workplace, self.simulation = request, workplace, workplace.simulation
+        self._missing: dict[str, str] = {}  # algorithms that are not installed, with their folders
 
     def run(
         self,
@@ -67,7 +70,8 @@ class Executor:
             requested = {"filters": request.answered_filters, "payload": request.columns}
             needs = tuple(need for need, value in requested.items() if value)
             check = partial(pool.check, needs=needs) if containers is None else containers.check
-            jobs, failed = available_jobs(jobs, check, is_named)
+            jobs, failed = available_jobs(jobs, check, is_named, self._missing)
+            jobs = self._note_missing(jobs)
             if request.max_n_algorithms >= 0:
                 jobs = first_definitions(jobs, request.max_n_algorithms, len(request.algorithm) > 1)
             if not jobs and not failed:
@@ -93,6 +97,16 @@ class Executor:
             home = attrgetter("definition.version" if containers is None else "definition.docker_tag")
             conductor = Conductor(start or pool.take, home, request.time_limit, rounds, shown)
             return failed + conductor.run(jobs)
+
+    def _note_missing(self, jobs: Sequence[Job]) -> list[Job]:
+        """Return jobs whose points say which algorithms are not installed here, and what installs them."""
+        command = f"install.py {'--local ' if self._request.local else ''}--algorithm "
+        missing = {name: command + folder for name, folder in self._missing.items()}
+        facts = {NOT_INSTALLED: json.dumps(missing)} if missing else {}
+        return [
+            replace(job, execution=replace(job.execution, facts={**job.execution.facts, **facts}))
+            for job in jobs
+        ]
 
 
 class WorkerPool:
@@ -232,11 +246,14 @@ def first_definitions(jobs: Sequence[Job], number: int, of_each: bool) -> list[J
 
 
 def available_jobs(
-    jobs: Sequence[Job], check: Callable[[Definition], Failure | None], is_named: bool
+    jobs: Sequence[Job],
+    check: Callable[[Definition], Failure | None],
+    is_named: bool,
+    missing: dict[str, str],
 ) -> tuple[list[Job], list[workers.JobOutcome]]:
     """Sort out the jobs whose plug-in cannot be imported, or has no image; the outcomes are failures.
 
-    What is not installed is a failure only if it was named.
+    What is not installed is a failure only if it was named; `missing` is given the others.
     """
     usable: dict[tuple[str, ...], bool] = {}
     failed: list[workers.JobOutcome] = []
@@ -255,6 +272,7 @@ def available_jobs(
             raise UserError(f"algorithm '{definition.family}' cannot run here: {problem.text}")
         if problem.is_unavailable:
             warn(f"algorithm '{definition.family}' is skipped: {problem.text}")
+            missing[definition.family] = definition.module.rpartition(".")[2]
         elif is_named:
             raise UserError(problem.text)
         else:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ann_benchmarks.common.numbers import three_digits
-from ann_benchmarks.results.at_recall import describe_measuring, speed_of_run
+from ann_benchmarks.results.at_recall import describe_measuring, may_reach, speed_of_run
 from ann_benchmarks.results.comparable import Comparison
 from ann_benchmarks.results.remarks import MOST_OTHERS
 from ann_benchmarks.results.runs import Run
@@ -13,14 +13,14 @@ from ann_benchmarks.statistics.speeds import Speed
 
 from .contenders import build_seconds
 from .memory import MemoryNeed
-from .parts import first_names, lead_text, listed, qps_text
+from .parts import first_names, listed
 
 MOST_DISTURBED = 0.5  # of the runs, beyond which no index is named
 NOTABLE = 1.2  # times as much, from which on a cost decides between indexes that are equally fast
 # What a query takes of the server, by its attribute of each run: noise of the machine hardly changes it.
 SPENT = {
-    "run_index_blocks_hit": "reads {}fewer blocks a query",
-    "run_server_cpu_seconds": "takes {}less CPU a query",
+    "run_index_blocks_hit": "{}fewer blocks a query than {}",
+    "run_server_cpu_seconds": "{}less CPU a query than {}",
 }
 
 
@@ -32,10 +32,13 @@ class Advice:
     text: str
 
 
-def choose(shown: Sequence[Comparison], need: Sequence[MemoryNeed], error_rate: float) -> Advice:
+def choose(
+    runs: Iterable[Run], shown: Sequence[Comparison], need: Sequence[MemoryNeed], error_rate: float
+) -> Advice:
     """Choose an index: the fastest with every number of clients, or of those that may be it the cheapest.
 
-    None is named where most runs were disturbed.
+    `runs` are all results, `shown` what is compared. None is named where most runs were disturbed, or where
+    no two indexes were measured under the same conditions.
     """
     disturbed, known = disturbed_runs(run for one in shown for run in one.runs)
     if known and disturbed > MOST_DISTURBED * known:
@@ -43,48 +46,64 @@ def choose(shown: Sequence[Comparison], need: Sequence[MemoryNeed], error_rate: 
         return Advice([], f"Measure again when the machine is idle (--force): {busy}. No index is named.")
     order = list(dict.fromkeys(name for one in shown for name in one.standings))
     if len(order) == 1:
-        is_alone = {run.series.family for run in shown[0].runs} == set(order)
-        only = "was measured" if is_alone else "reaches the recall"
-        rates = [f"{qps_text(one.standings[order[0]])} queries/s with {one.client_text}" for one in shown]
-        return Advice(order, f"Only {order[0]} {only}: {listed(rates)}.")
-    speeds = sentence("; ".join(filter(None, (ranking(one, error_rate) for one in shown))))
+        beside = [run for run in runs if run.series.family != order[0]]
+        reaches = any(may_reach(run, shown[0].target) for run in beside)
+        how = "was measured under these conditions" if reaches else "reaches the recall"
+        return Advice(order, f"Only {order[0]} {how if beside else 'was measured'}.")
+    if all(len({run.series.family for run in one.runs}) == 1 for one in shown):
+        return Advice([], "No two indexes were measured under the same conditions. No index is named.")
     alike = [find_equals(one, error_rate) for one in shown]
     common = [name for name in alike[0] if all(name in names for names in alike)]
+    leads = [text for one in shown if (text := lead_text(one, error_rate))]
     if not common:  # the clients decide
         firsts = {one.client_text: next(iter(one.standings)) for one in shown}
         takes = listed([f"{name} for {clients}" for clients, name in firsts.items()])
-        return Advice(list(dict.fromkeys([*firsts.values(), *order])), f"Take {takes}. {speeds}")
-    name, reason = prefer(common, shown, need)
-    if len(common) > 1:
-        reason = f": it {reason}" if reason else ", or any of them: nothing else tells them apart"
-    return Advice([name, *(other for other in order if other != name)], f"Take {name}{reason}. {speeds}")
+        names = list(dict.fromkeys([*firsts.values(), *order]))
+        return Advice(names, f"Take {takes}: {'; '.join(leads) or 'each may be the fastest'}.")
+    name, reasons = prefer(common, shown, need)
+    ties = [one for one, names in zip(shown, alike, strict=True) if len(names) > 1]
+    where = f" with {listed([one.client_text for one in ties])}" if leads else ""
+    named = [name] if reasons else [name, *(other for other in common if other != name)]
+    equal = [f"as fast as any{where}{within_text(named, ties, error_rate)}"] if ties else []
+    equal += ["nothing else tells them apart"] if len(named) > 1 else []
+    text = f"Take {listed(first_names(named), 'or')}: {'; '.join([*leads, *equal, *reasons])}."
+    return Advice([name, *(other for other in order if other != name)], text)
 
 
 def prefer(
     names: Sequence[str], compared: Sequence[Comparison], need: Sequence[MemoryNeed]
-) -> tuple[str, str]:
+) -> tuple[str, list[str]]:
     """Return which of indexes that are equally fast to take, and why: by what noise hardly touches.
 
-    Size decides first, then memory, blocks and CPU a query round by round, and last the build.
+    Size decides first, then memory, blocks and CPU a query round by round, and last the build. An index is
+    dropped by the least that it may cost, and by the most that another one may.
     """
     runs = {name: compared[0].fastest[name] for name in names}
-    most = {name: [one.ram or math.inf for one in need if one.algorithm == name] for name in names}
-    costs: list[tuple[str, Mapping[str, float]]] = [
-        ("is {}smaller", {name: run.metrics["indexsize"] for name, run in runs.items()}),
-        ("needs {}less memory", {name: max(rams, default=0.0) for name, rams in most.items()}),
-        *((words, spent(attribute, names, compared[0])) for attribute, words in SPENT.items()),
-        ("is built {}faster", {name: build_seconds(run) for name, run in runs.items()}),
+    needs = {name: [one for one in need if one.algorithm == name] for name in names}
+    most = {name: max((one.ram or math.inf for one in needs[name]), default=0.0) for name in names}
+    least = {name: max((one.perhaps or math.inf for one in needs[name]), default=0.0) for name in names}
+    sizes = {name: run.metrics["indexsize"] for name, run in runs.items()}
+    builds = {name: build_seconds(run) for name, run in runs.items()}
+    queries = [(words, spent(attribute, names, compared[0])) for attribute, words in SPENT.items()]
+    costs: list[tuple[str, Mapping[str, float], Mapping[str, float]]] = [
+        ("{}smaller than {}", sizes, sizes),
+        ("{}less memory than {}", most, least),
+        *((words, cost, cost) for words, cost in queries),
+        ("built {}faster than {}", builds, builds),
     ]
-    left, reasons = list(names), list[str]()
-    for words, cost in costs:
-        if len(left) > 1 and all(cost.get(name, 0) > 0 for name in left):
-            least = min(cost[name] for name in left)
-            dropped = [cost[name] for name in left if cost[name] >= NOTABLE * least]
-            if dropped and least < math.inf:
-                left = [name for name in left if cost[name] < NOTABLE * least]
-                times = min(dropped) / least
-                reasons.append(words.format(f"{three_digits(times)} times " if times < math.inf else ""))
-    return left[0], " and ".join(reasons)
+    left, decided = list(names), []
+    for words, upper, lower in costs:
+        if len(left) > 1 and all(upper.get(name, 0) > 0 for name in left):
+            bound = NOTABLE * min(upper[name] for name in left)
+            if dropped := [name for name in left if math.inf > bound <= lower[name]]:
+                left = [name for name in left if name not in dropped]
+                decided.append((words, upper, min(lower[name] for name in dropped), dropped))
+    reasons = []
+    for words, upper, other, dropped in decided:
+        if (own := upper[left[0]]) < other:
+            times = f"{three_digits(other / own)} times " if other < math.inf else ""
+            reasons.append(words.format(times, listed(first_names(dropped))))
+    return left[0], reasons
 
 
 def spent(attribute: str, names: Sequence[str], comparison: Comparison) -> dict[str, float]:
@@ -116,34 +135,31 @@ def find_equals(comparison: Comparison, error_rate: float) -> list[str]:
     return [next(iter(comparison.standings)), *alike]
 
 
-def ranking(comparison: Comparison, error_rate: float) -> str:
-    """Name the fastest, those that noise does not separate from it, and how far the others are behind."""
-    if len(comparison.standings) < 2:
+def within_text(names: Sequence[str], ties: Sequence[Comparison], error_rate: float) -> str:
+    """Say by how much others may be faster than these indexes, or that higher recalls hide it."""
+    most = 1.0
+    for one in ties:
+        (first, *others), ratios = find_equals(one, error_rate), one.contest.ratios(error_rate)
+        is_named = first in names
+        for other in others if is_named else [name for name in others if name in names]:
+            if not (found := ratios[other]).is_fair:
+                return " (others had only higher recalls)"
+            most = max(most, found.interval.high if other in names else 1, is_named / found.interval.low)
+    return f" (within {most:.2g} times)"
+
+
+def lead_text(comparison: Comparison, error_rate: float) -> str:
+    """Say how far the fastest is ahead of the next with a number of clients; nothing where it may not be."""
+    if len(comparison.standings) < 2 or len(find_equals(comparison, error_rate)) > 1:
         return ""
     ratios, fastest = comparison.contest.ratios(error_rate), comparison.fastest
-    name, *alike = find_equals(comparison, error_rate)
-    apart = {other: found for other, found in ratios.items() if other not in alike}
-    behind = lead_text(apart)
-    if any(not found.is_sure for found in apart.values()):
-        doubts = [describe_measuring(fastest[name], fastest[other]) for other in apart]
-        behind += f", {listed(list(dict.fromkeys(doubts)))}"
-    filter = comparison.runs[0].series.filter
-    who = f"with {comparison.client_text}" + (f" under the filter {filter}" if filter else "")
-    if not alike:
-        is_sure = all(found.is_sure for found in ratios.values())
-        return f"{who}, {name} is {'the fastest:' if is_sure else 'ahead:'} {behind}"
-    bounds = [ratios[other].interval for other in alike if ratios[other].is_fair]
-    most = max(bound.high for bound in bounds) if len(bounds) == len(alike) else 0.0
-    within = f" (equally fast within {three_digits(most)} times)" if most else ""
-    above = [other for other in alike if not ratios[other].is_fair]
-    within += f", because {listed(first_names(above))} had only higher recalls" if above else ""
-    text = f"{who}, {listed(first_names([name, *alike]))} cannot be told apart{within}"
-    return f"{text}, and {name} is {behind}" if behind else text
-
-
-def sentence(text: str) -> str:
-    """Return a text as a sentence; nothing of nothing."""
-    return f"{text[0].upper()}{text[1:]}." if text else ""
+    first, other = list(fastest)[:2]
+    found, unsure = ratios[other], [name for name, found in ratios.items() if not found.is_sure]
+    how = "".join(f", {describe_measuring(fastest[first], fastest[name])}" for name in unsure[:1])
+    rank = f"{'ahead' if unsure else 'the fastest'} with {comparison.client_text}"
+    whose = " and others" if unsure and other not in unsure else ""
+    times = f"{three_digits(found.value)} times as fast as {other}{found.note} ({found.certainty})"
+    return f"{rank}, {times}{whose}{how}"
 
 
 def disturbed_runs(runs: Iterable[Run]) -> tuple[int, int]:

@@ -21,6 +21,7 @@ from ann_benchmarks.results.runs import Run, skipped
 from .facets import FACETS, NO_FACET, ONE_PROCESS, Facet, load_text, servers
 
 ALL = "all"
+PLAIN_LOAD = "the plain load"  # of any number of clients, without a rate, a filter or anything else
 MOST_NAMED = 4  # loads that are named
 OTHER_LOADS = "--series '*-c16*' chooses another load by the names of its series"
 
@@ -80,12 +81,12 @@ def choose_load(runs: Sequence[Run], facet: Facet = NO_FACET, ways: str = "") ->
     text = _shared(same, facet) if "clients" in facet.groups else load_text(same)
     if notes:
         notes.append(f"drawn: {text}, with the most points; {ways or _ways(runs, kept)}")
-    return Choice(kept, text if others else "", notes)
+    return Choice(kept, text if others and text != PLAIN_LOAD else "", notes)
 
 
 def _shared(series: Series, facet: Facet) -> str:
     """Write the conditions that all panels share."""
-    nothing = "nothing special" if "clients" in facet.groups else ONE_PROCESS
+    nothing = PLAIN_LOAD if "clients" in facet.groups else ONE_PROCESS
     return facet.simplify(series).conditions[1:] or nothing
 
 

@@ -1,6 +1,5 @@
 """Indexes that are compared, a row each: their figures and doubts, and the SQL of one."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,7 @@ from ann_benchmarks.statistics.intervals import FEWEST_RUNS, interval_text
 from ann_benchmarks.statistics.speeds import BETWEEN, EXACT, WITHIN
 
 from .builds import IndexNames
-from .memory import MemoryNeed
+from .memory import MemoryNeed, least_text
 from .parts import Table, known_table, qps_text, speedup_text
 from .recalls import hidden_tail
 
@@ -80,7 +79,9 @@ def contender_table(
             doubts[name] += row_doubts(at, one.target)
             if (other := index_names.find(at.run)) != index_names.find(runs[name]):
                 doubts[name].append(f"with {one.client_text}, {other}")
-            if name in ratios and not ratios[name].rounds:
+            if name in ratios and ratios[name].through:
+                doubts[name].append(f"compared through {ratios[name].through}")
+            elif name in ratios and not ratios[name].rounds:
                 doubts[name].append(describe_measuring(one.fastest[fastest], at.run))
     columns["Build (s)"] = [figure_text(build_seconds(run) or None) for run in runs.values()]
     columns["Size"] = [size_text(run.metrics["indexsize"], KIB) for run in runs.values()]
@@ -120,13 +121,3 @@ def row_doubts(at: AtRecall, target: float) -> list[str]:
     if int(number(run, "run_count") or 0) < FEWEST_RUNS:
         found.append("single runs")
     return [*found, *([tail] if (tail := hidden_tail(run)) else [])]
-
-
-def least_text(found: Sequence[MemoryNeed]) -> str:
-    """Write the least RAM that suffices with any number of clients, and the least that noise allows."""
-    if not found:
-        return UNKNOWN
-    ram = max(one.ram or math.inf for one in found)
-    perhaps = max(one.perhaps or math.inf for one in found)
-    much = "more than measured" if ram == math.inf else size_text(ram)
-    return f"{size_text(perhaps)} to {much}" if perhaps < ram else much

@@ -168,17 +168,16 @@ def line_chart(
     direction: str = "",
     others: PublishedPoints | None = None,
     normalise: bool = False,
-    kinds: Mapping[str, tuple[str, str]] | None = None,
+    styles: Mapping[str, Style] | None = None,
 ) -> Chart:
     """Return a line through the points of each series, by x; UserError without any.
 
-    With `normalise` every line is divided by its first point, those of another machine too. Series with the
-    same first of their `kinds` have the same colour and marker, those with the same second one the same dash.
+    With `normalise` every line is divided by its first point, those of another machine too.
     """
     lines = {name: known for name, points in series.items() if (known := ordered(points, normalise))}
     if not lines:
         raise UserError(f"nothing to plot: no result has both {axes[0]} and {axes[1]}")
-    styles = line_styles(list(lines), kinds)
+    styles = styles or {name: Style(i, i, i // len(LIGHT_COLORS)) for i, name in enumerate(lines)}
     curves = [Curve(name, points, styles[name]) for name, points in lines.items()]
     note = BARS if any(point.y_interval for curve in curves for point in curve.points) else ""
     if others:
@@ -189,15 +188,3 @@ def line_chart(
     of_first = " / that of the line's first point" if normalise else ""
     panel = Panel(curves, Axis(axes[0], far=FAR, ticks=ticks), Axis(axes[1] + of_first), direction)
     return Chart(title, [panel], note=note)
-
-
-def line_styles(names: Sequence[str], kinds: Mapping[str, tuple[str, str]] | None = None) -> dict[str, Style]:
-    """Return each line's style, by its kinds or else by its place.
-
-    Their order says more than their names: it is that of ef_search.
-    """
-    if kinds is None:
-        return {name: Style(i, i, i // len(LIGHT_COLORS)) for i, name in enumerate(names)}
-    firsts, seconds = (list(dict.fromkeys(kinds[name][i] for name in names)) for i in (0, 1))
-    places = {name: (firsts.index(kinds[name][0]), seconds.index(kinds[name][1])) for name in names}
-    return {name: Style(color, color, dash) for name, (color, dash) in places.items()}

@@ -5,6 +5,7 @@ plotting/chart.py draws any of them and knows no subject.
 
 import textwrap
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -12,7 +13,6 @@ from ann_benchmarks.common.numbers import plain_number
 from ann_benchmarks.fields.rows import NAME
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.fields.titles import short_names
-from ann_benchmarks.results.file import iter_result_paths
 
 from .points import Point
 
@@ -21,7 +21,7 @@ from .points import Point
 LIGHT_COLORS = ("#0067a5", "#d55e00", "#009e73", "#aa3377", "#56b4e9", "#ddaa00", "#333333")
 DARK_COLORS = ("#3d9be0", "#ff8a4c", "#21c79a", "#e08cc0", "#9bdbff", "#ffd166", "#e6e6e6")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")  # website/scales.js draws the same ones in this order
-BARS = "bars: 95% intervals"
+BARS = "bars (arrows: go on): 95% intervals"
 SHARES = (-0.04, 1.04)  # limits of an axis of shares
 LONGEST_LABEL = 34  # of a line in the legend
 DASHES = ("", "6 3", "2 2.5", "8 3 2 3")
@@ -54,21 +54,30 @@ def assign_styles(names: Iterable[str]) -> dict[str, Style]:
     return styles
 
 
-def told_apart(known: Mapping[str, Style], names: Iterable[str]) -> dict[str, Style]:
-    """Return the styles of what is shown together: colours repeat only when none is free."""
-    styles = {name: known[name] for name in sorted(set(names)) if name in known}
-    free = [color for color in range(len(LIGHT_COLORS)) if color not in {s.color for s in styles.values()}]
-    apart: dict[str, Style] = {}
-    for name, style in styles.items():
-        is_taken = any(style.color == other.color for other in apart.values())
-        apart[name] = replace(style, color=free.pop(0)) if is_taken and free else style
-    return apart
+def variant_styles(curves: Mapping[str, str], styles: Mapping[str, Style]) -> dict[str, Style]:
+    """Return the style of each curve by its algorithm's: the same colour, and another marker and dash."""
+    turns: Counter[str] = Counter()
+    found = {}
+    for curve, algorithm in curves.items():
+        own, turn = styles[algorithm], turns[algorithm]
+        turns[algorithm] += 1
+        found[curve] = Style(own.color, (own.marker + turn) % len(MARKERS), (own.dash + turn) % len(DASHES))
+    return found
 
 
-def result_styles(names: Iterable[str]) -> dict[str, Style]:
-    """Give each algorithm that has results of any dataset its style, so that it looks alike in every plot."""
-    folders = {path.parent.name for path in iter_result_paths()}
-    return assign_styles({*names} | {name.removesuffix("-batch") for name in folders})
+def series_styles(each: Iterable[Series]) -> dict[str, Style]:
+    """Return styles by the names and families of what was measured, and by the labels of series.
+
+    An algorithm has one colour, whatever its version, servers and settings; another strategy has its own.
+    """
+    series = {one.label: one for one in each}
+    colored = {one: one.only("algorithm", "strategy").replaced(version="").name for one in series.values()}
+    algorithms = assign_styles(colored.values())
+    styles: dict[str, Style] = {}
+    for name in ("name", "family", "label"):
+        named = {getattr(one, name): algorithm for one, algorithm in colored.items()}
+        styles |= variant_styles({curve: named[curve] for curve in sorted(named)}, algorithms)
+    return styles
 
 
 @dataclass(frozen=True)

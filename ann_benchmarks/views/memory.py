@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, takewhile
+from itertools import takewhile
 
-from ann_benchmarks.common.numbers import KIB, counted, size_text, three_digits
+from ann_benchmarks.common.numbers import KIB, UNKNOWN, size_text, three_digits
 from ann_benchmarks.results.at_recall import AtRecall, find_at_recall, ratio_of_throughputs
 from ann_benchmarks.results.comparable import clients, comparable, is_on_tier
 from ann_benchmarks.results.runs import Run
@@ -13,7 +13,7 @@ from ann_benchmarks.results.sessions import PLENTY, has_plenty, session_noise, s
 from ann_benchmarks.statistics.contests import Ratio
 from ann_benchmarks.statistics.judging import Doubts, Judgement, judge
 
-from .parts import Statement, listed
+from .parts import Part, known_table, listed
 from .tiers import share_note, tier_runs
 
 KEPT = 0.8  # of the throughput with all memory, that counts as enough
@@ -121,75 +121,73 @@ def find_need(number: int, algorithm: str, best: Mapping[int | None, AtRecall], 
 
 
 def memory_in_short(found: Sequence[MemoryNeed]) -> str:
-    """Say how much each algorithm needs with the number of clients with which it needs the most."""
-    most: dict[str, tuple[float, float]] = {}
-    for need in found:
-        ram, perhaps = most.get(need.algorithm, (0.0, 0.0))
-        most[need.algorithm] = max(ram, need.ram or math.inf), max(perhaps, need.perhaps or math.inf)
-    needing: dict[tuple[float, float], list[str]] = {}
-    for name, both in most.items():
-        needing.setdefault(both, []).append(name)
-    texts = []
-    for (ram, perhaps), names in sorted(needing.items()):
-        who = f"{listed(names)} need{'s' * (len(names) == 1)}"
-        if perhaps == math.inf:
-            texts.append(f"{who} more RAM than any reduced amount that was measured")
-        elif ram == math.inf:
-            texts.append(f"{size_text(perhaps)} of RAM may suffice for {listed(names)}, which is not sure")
-        elif perhaps < ram:
-            texts.append(f"{who} at most {size_text(ram)} of RAM, perhaps {size_text(perhaps)}")
-        else:
-            is_least = any(one.least == ram for one in found)
-            at_most = f"at most {size_text(ram)} of RAM, the least that was measured"
-            texts.append(f"{who} {at_most if is_least else f'{size_text(ram)} of RAM'}")
-    loads = " with any of these numbers of clients" if len({need.clients for need in found}) > 1 else ""
-    return f"to keep {KEPT:.0%} of the throughput{loads}, {'; '.join(texts)}"
+    """Say how much an algorithm needs with the number of clients with which it needs the most, and how sure.
+
+    `found` are the needs of one algorithm.
+    """
+    most = max(one.ram or math.inf for one in found)
+    perhaps = max(one.perhaps or math.inf for one in found)
+    least, missing = found[0].least, sorted({ram for one in found for ram in one.missing})
+    keep = f"of RAM to keep {KEPT:.0%} of the throughput"
+    if perhaps == math.inf:
+        text = f"more than any reduced amount that was measured {keep}"
+    elif most == math.inf:
+        text = f"perhaps {size_text(perhaps)} {keep}, which is not sure"
+    else:
+        text = f"at most {size_text(most)} {keep}"
+        text += f", perhaps {size_text(perhaps)}" if perhaps < most else ""
+    size = found[0].index_size or math.inf
+    if most == least:
+        text += ", the least that was measured"
+        text += " and more than the index: less may do" if least > size else ""
+    return text + (f"; no result with {listed(list(map(size_text, missing)))}" if missing else "")
 
 
-def memory_statements(found: Sequence[MemoryNeed]) -> list[Statement]:
-    """Say how much memory each algorithm needs, for each number of clients, and what is meant by it."""
-    texts = {}
-    for number, group in groupby(found, lambda need: need.clients):
-        text = f"The least available RAM that keeps {KEPT:.0%} of the throughput with all memory: "
-        texts[number] = f"{text}{'; '.join(map(need_text, group))}."
-    if not texts:
+def memory_parts(found: Sequence[MemoryNeed]) -> list[Part]:
+    """Return a row for each algorithm and number of clients with the memory that it needs, and notes."""
+    if not found:
         return []
-    sentences = ["Available RAM is shared_buffers plus what the system can cache."]
+
+    def sizes(each: Iterable[int | None]) -> str:
+        return ", ".join(size_text(one) for one in each if one) or UNKNOWN
+
+    columns = {
+        "Index": [one.algorithm for one in found],
+        "Clients": [str(one.clients) for one in found],
+        "Least RAM": [least_text([one]) for one in found],
+        "Times the index": [
+            three_digits(one.ram / one.index_size) if one.ram and one.index_size else UNKNOWN for one in found
+        ],
+        "Kept with the least": [
+            f"{one.kept.value:.0%} ({' to '.join(f'{end:.0%}' for end in one.kept.interval)})"
+            if one.kept
+            else UNKNOWN
+            for one in found
+        ],
+        "Less than half with": [sizes([one.half]) for one in found],
+        "No result with": [sizes(one.missing) for one in found],
+    }
+    caption = f"The least available RAM that keeps {KEPT:.0%} of the throughput with all memory"
+    notes = ["Available RAM is shared_buffers plus what the system can cache."]
     if wholes := sorted({need.whole for need in found if need.whole}):
-        most = listed([size_text(whole) for whole in wholes])
-        sentences.append(f"The most that was measured, {most}, stands for all memory.")
+        notes.append(f"The most that was measured, {sizes(wholes)}, stands for all memory.")
     if any(need.plenty > 1 for need in found):
-        sentences.append(
+        notes.append(
             f"Tiers with at least {PLENTY} times the index and the table count as all memory: their median is"
             " the throughput with all memory, because they differ by noise alone."
         )
     if doubts := listed(list(dict.fromkeys(doubt for need in found for doubt in need.doubts))):
-        sentences.append(f"The tiers were {doubts}.")
+        notes.append(f"The tiers were {doubts}.")
     if all(need.index_size and need.least > need.index_size for need in found):
-        sentences.append("No tier had less RAM than the size of the index: smaller tiers would say more.")
-    texts[number] = " ".join([texts[number], *sentences])
-    return [Statement(f"Memory, {counted(number, 'client')}", text) for number, text in texts.items()]
+        notes.append("No tier had less RAM than the size of the index: smaller tiers would say more.")
+    return [known_table(columns, caption, ("Index",)), " ".join(notes)]
 
 
-def need_text(need: MemoryNeed) -> str:
-    """Write one need, in absolute numbers and relative to the index."""
-    notes = []
-    if need.ram is not None:
-        notes += [f"{three_digits(need.ram / need.index_size)} times its index"] if need.index_size else []
-        notes += ["the least that was measured"] if need.ram == need.least else []
-    kept = ""
-    if need.kept:
-        low, high = need.kept.interval
-        kept = f"{need.kept.value:.0%} kept, 95% interval {low:.0%} to {high:.0%}"
-    if need.perhaps is not None and need.perhaps != need.ram:
-        notes.append(f"{size_text(need.perhaps)} may suffice: {kept}")
-    elif kept:
-        notes.append(kept)
-    if need.half is not None:
-        notes.append(f"less than half kept with {size_text(need.half)}")
-    if need.missing:
-        notes.append(f"no result at this recall with {listed([size_text(ram) for ram in need.missing])}")
-    much = "not sure" if need.perhaps else "more than any reduced amount"
-    return f"{need.algorithm} {much if need.ram is None else size_text(need.ram)}" + (
-        f" ({', '.join(notes)})" if notes else ""
-    )
+def least_text(found: Sequence[MemoryNeed]) -> str:
+    """Write the least RAM that suffices with any number of clients, and the least that noise allows."""
+    if not found:
+        return UNKNOWN
+    ram = max(one.ram or math.inf for one in found)
+    perhaps = max(one.perhaps or math.inf for one in found)
+    much = "more than measured" if ram == math.inf else size_text(ram)
+    return f"{size_text(perhaps)} to {much}" if perhaps < ram else much

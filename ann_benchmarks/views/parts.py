@@ -69,9 +69,9 @@ def one_line(text: str) -> str:
     return " ".join(text.split("\n")).replace("\r", " ")
 
 
-def listed(texts: Sequence[str]) -> str:
-    """Join texts as in a sentence."""
-    return " and ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
+def listed(texts: Sequence[str], last: str = "and") -> str:
+    """Join texts as in a sentence, with this word before the last one."""
+    return f" {last} ".join(filter(None, [", ".join(texts[:-1]), *texts[-1:]]))
 
 
 def first_names(names: Sequence[str]) -> list[str]:
@@ -79,23 +79,6 @@ def first_names(names: Sequence[str]) -> list[str]:
     if len(names) <= MOST_NAMED + 1:
         return list(names)
     return [*names[:MOST_NAMED], f"{len(names) - MOST_NAMED} others"]
-
-
-def times_as_fast(found: Ratio, other: str) -> str:
-    """Write a ratio to another one in a sentence."""
-    return f"{three_digits(found.value)} times as fast as {other}{found.note}"
-
-
-def lead_text(slower: Mapping[str, Ratio]) -> str:
-    """Write how many times as fast the first is as each of the others, of many as the first of them."""
-    texts = [times_as_fast(found, other) for other, found in slower.items()]
-    if texts:
-        texts[0] += f" ({next(iter(slower.values())).certainty})"
-    if len(texts) <= MOST_NAMED + 1:
-        return listed(texts)
-    rest = sorted(found.value for found in list(slower.values())[MOST_NAMED:])
-    span = f"{three_digits(rest[0])} to {three_digits(rest[-1])} times"
-    return listed([*texts[:MOST_NAMED], f"{span} as fast as {len(rest)} others"])
 
 
 def qps_text(at: AtRecall) -> str:

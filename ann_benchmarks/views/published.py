@@ -12,6 +12,7 @@ from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics
 from .points import Point, divide_by_first
 from .tier_lines import PublishedLines, TierLine, relative_lines
 
+OTHER_DATA = ", another dataset"
 IN_TIERS = ("ram", "index_size", "clients", "qps", "p99")
 
 
@@ -46,7 +47,7 @@ def read_tiers(requested: str) -> PublishedLines:
         }
         size = rows[0]["index_size"] * table.find_factor("index_size", "KiB") * 1024
         lines.append(TierLine(f"{name}, {variant}", name, variant, clients, size, panels))
-    return PublishedLines(source.label, relative_lines(lines))
+    return PublishedLines(source.label + OTHER_DATA, relative_lines(lines))
 
 
 def read_points(
@@ -82,7 +83,8 @@ def read_points(
         name = curve_name(table, named) or table.name
         if points:
             series[name] = divide_by_first(points, None if table.labels else (x, y)) if normalise else points
-    return PublishedPoints(source.label, series, not table.labels, source.origin)
+    label = source.label if is_there else source.label + OTHER_DATA
+    return PublishedPoints(label, series, not table.labels, source.origin)
 
 
 def published_column(metric: str) -> str:
@@ -98,7 +100,7 @@ def read_series(requested: Mapping[str, Any]) -> PublishedPoints:
     """Return the curves of a selection ({"published": NAME, "x": ..., "y": ...})."""
     source, found = select(requested)
     series = {name or source.name: [Point(x, y) for x, y in points] for name, points in found.items()}
-    return PublishedPoints(source.label, series, True, source.origin)
+    return PublishedPoints(source.label + OTHER_DATA, series, True, source.origin)
 
 
 def find_table(requested: str, columns: Sequence[str]) -> tuple[Published, PublishedTable]:

@@ -10,7 +10,7 @@ from ann_benchmarks.results.runs import Run, interval
 from ann_benchmarks.results.tails import RecallTail, evenly_missed
 from ann_benchmarks.statistics.intervals import interval_text
 
-from .figures import SHARES, Axis, Chart, Curve, Panel, Style, assign_styles, told_apart
+from .figures import SHARES, Axis, Chart, Curve, Panel, Style
 from .parts import Table
 from .points import Point
 
@@ -88,9 +88,8 @@ def decile_tables(sets: Iterable[UnderFilter]) -> list[Table]:
     return tables
 
 
-def decile_chart(lines: Mapping[str, Sequence[Decile]], title: str) -> Chart:
+def decile_chart(lines: Mapping[str, Sequence[Decile]], title: str, styles: Mapping[str, Style]) -> Chart:
     """Return the lines of one filter set; the x axis has the mean of a decile's least and most matches."""
-    styles = told_apart(assign_styles(lines), lines)
     panels = []
     for metric, heading in DECILE_PANELS.items():
         is_time = metric in ("p50", "p99")

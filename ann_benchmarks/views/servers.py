@@ -123,18 +123,18 @@ def curves_on_servers(runs: Iterable[Run], target: float) -> list[OnServers]:
 
 def server_lines(
     runs: Iterable[Run], target: float, metric: str
-) -> tuple[dict[str, list[Point]], dict[str, tuple[str, str]]]:
-    """Return lines over the number of servers by their names, and what each is of: servers and a curve.
+) -> tuple[dict[str, list[Point]], dict[str, str]]:
+    """Return lines over the number of servers by their names, and the kind of servers of each.
 
     One server is a level to compare with.
     """
     lines: dict[str, list[Point]] = {}
-    kinds: dict[str, tuple[str, str]] = {}
+    kinds: dict[str, str] = {}
     for curve in curves_on_servers(runs, target):
         counts = sorted({place.count for place in curve.at if place.count})
         for place, at in curve.at.items() if counts else ():
             name = f"{curve.name}, {place.line}"
-            kinds[name] = place.line, curve.name
+            kinds[name] = place.line
             points = lines.setdefault(name, [])
             points += [point_at(at, metric, x) for x in ([place.count] if place.count else counts)]
     if not lines:

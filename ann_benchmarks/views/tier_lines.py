@@ -1,14 +1,14 @@
 """Lines of results on tiers against available RAM, absolute or as shares of the index, and their chart."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from ann_benchmarks.common.numbers import plain_number, size_text
 from ann_benchmarks.results.metrics import all_metrics, drawable
 
-from .figures import BARS, Axis, Chart, Curve, Panel, Style, assign_styles, heading_curve
+from .figures import BARS, Axis, Chart, Curve, Panel, Style, assign_styles, heading_curve, variant_styles
 from .points import Point, divided, point_at
 from .tiers import TierAtRecall, TierRun, tiers_at_recall, whole_machine
 
@@ -90,14 +90,16 @@ def tier_chart(
     machine: float | None,
     published: PublishedLines | None = None,
     shares: bool = False,
+    known: Mapping[str, Style] | None = None,
 ) -> Chart:
     """Return throughput and p99 against available RAM, one above the other.
 
     `machine` is where tiers are drawn that have all RAM. With `shares`, and next to published lines, all
-    lines have to be shares.
+    lines have to be shares. `known` are the styles of algorithms in other pictures.
     """
     shares = shares or bool(published)
-    styles = line_styles(lines, published.lines if published else [])
+    styles = known or assign_styles(line.algorithm for line in lines)
+    styles = variant_styles({line.name: line.algorithm for line in lines}, styles)
     others = sorted(published.lines, key=mean_height, reverse=True) if published else []
     has_bars = any(point.y_interval for line in lines for panel in PANELS for point in line.panels[panel])
     drawn = sorted(side_by_side(lines) if has_bars else lines, key=mean_height, reverse=True)
@@ -121,38 +123,17 @@ def tier_chart(
     for name in PANELS:
         curves = [Curve(line.name, line.panels[name], styles[line.name]) for line in drawn]
         curves += [heading_curve(published.label)] if published else []
-        curves += [Curve(one.name, one.panels[name], styles[one.name], "published") for one in others]
+        curves += [
+            Curve(one.name, one.panels[name], Style(place, place, 1), "published")
+            for place, one in enumerate(others)
+        ]
         is_last = name == PANELS[-1]
         x = Axis((RAM_SHARE if shares else RAM) if is_last else "", "log", ticks=ticks)
         y = Axis(LABELS_OF_SHARES[name] if shares else all_metrics[name].description)
         uprights = [("" if is_last else text, size, color) for text, size, color in marks]
         panels.append(Panel(curves, x, y, TITLES[name], uprights=uprights))
-    note = (BARS + "; lines are side by side to show them" * (len(lines) > 1)) * has_bars
+    note = (BARS + "; lines are side by side" * (len(lines) > 1)) * has_bars
     return Chart(title, panels, shared="x", note=note, size=(7.75, 3.0))
-
-
-def line_styles(lines: Sequence[TierLine], others: Sequence[TierLine]) -> dict[str, Style]:
-    """Return the style of each line: the colour of its algorithm, marker and dash of its variant.
-
-    Those are of the number of clients, for one variant of each; further variants with as many clients, on
-    another disk for one, get others.
-    """
-    clients = sorted({line.clients for line in [*lines, *others]})
-    numbers: dict[str, int] = {}
-    free = len(clients)
-    for count, variant in sorted({(line.clients, line.variant) for line in lines}):
-        number = clients.index(count)
-        if number in numbers.values():
-            number, free = free, free + 1
-        numbers[variant] = number
-    numbers |= {line.variant: clients.index(line.clients) for line in others}
-    colors = {name: style.color for name, style in assign_styles(line.algorithm for line in lines).items()}
-    greys = {name: i for i, name in enumerate(dict.fromkeys(line.algorithm for line in others))}
-    return {
-        line.name: Style(known[line.algorithm], numbers[line.variant], numbers[line.variant])
-        for group, known in ((others, greys), (lines, colors))
-        for line in group
-    }
 
 
 def mean_height(line: TierLine) -> float:

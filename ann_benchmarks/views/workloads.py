@@ -261,19 +261,18 @@ def total(phase: Phase, name: str) -> str:
     return f"{number:,}" if number else UNKNOWN
 
 
-def insert_lines(records: Iterable[Record]) -> dict[str, list[Point]]:
-    """Return inserts a second over writers, a line for each index; UserError without any."""
-    lines = {
-        " on ".join(reversed(key)): [
-            Point(record.writers, rate.per_second, None, bounds if bounds.low <= bounds.high else None)
-            for record, rate in group
-            for bounds in [Interval(rate.low, rate.high)]
-        ]
-        for key, group in groupby(insert_rates(records), lambda item: place(item[0]))
-    }
+def insert_lines(records: Iterable[Record]) -> tuple[dict[str, list[Point]], dict[str, str]]:
+    """Return inserts a second over writers, a line for each index, and its algorithm; UserError without."""
+    lines: dict[str, list[Point]] = {}
+    algorithms = {}
+    for record, rate in insert_rates(records):
+        name, bounds = " on ".join(reversed(place(record))), Interval(rate.low, rate.high)
+        known = bounds if bounds.low <= bounds.high else None
+        lines.setdefault(name, []).append(Point(record.writers, rate.per_second, None, known))
+        algorithms[name] = record.series.family
     if not lines:
         raise UserError(NO_INSERTS)
-    return lines
+    return lines, algorithms
 
 
 def write_chart(records: Sequence[Record]) -> Chart:

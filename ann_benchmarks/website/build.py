@@ -29,8 +29,7 @@ from ann_benchmarks.views.figures import (
     Style,
     assign_styles,
     curve_names,
-    result_styles,
-    told_apart,
+    series_styles,
 )
 from ann_benchmarks.views.filters import fastest_table, view_filters
 
@@ -61,7 +60,6 @@ SCRIPTS = (
 )
 
 Place = tuple[bool, str, str, int]  # batch mode, distance, dataset, k
-Styles = dict[str, dict[str, Style]]  # by column and name
 
 
 @dataclass
@@ -136,17 +134,12 @@ def create_website(
     if not runs and not records:
         raise UserError("nothing to show: results/ holds no readable result; run run.py first")
     datasets, algorithms = group_results(runs, records)
-    styles: Styles = {
-        "series": result_styles({run.algorithm for run in runs}),
-        "algorithm": assign_styles({run.series.name for run in (*runs, *map(record_run, records))}),
-        "dataset": assign_styles(page.title for page in datasets),
-    }
     pages, templates = [*datasets, *algorithms], template_environment()
     for page in pages:
         page.prices = prices
     shown = tqdm(pages, desc="pages", unit="page", disable=None, leave=False)
-    html = ((one.file, detail_page(templates, one, styles, variants, latex, scatter)) for one in shown)
-    write_site(folder, html, index_page(templates, pages, styles))
+    html = ((one.file, detail_page(templates, one, variants, latex, scatter)) for one in shown)
+    write_site(folder, html, index_page(templates, pages))
     return len(pages) + 1
 
 
@@ -237,7 +230,7 @@ def template_environment() -> Environment:
 
 
 def detail_page(
-    templates: Environment, page: Page, styles: Styles, variants: Sequence[str], latex: bool, scatter: bool
+    templates: Environment, page: Page, variants: Sequence[str], latex: bool, scatter: bool
 ) -> str:
     """Return the HTML of a page of results, with the data that its scripts draw."""
     charts, empty = [], []
@@ -260,8 +253,8 @@ def detail_page(
         "links": {"column": page.links, "files": page.files},
         "charts": [{key: chart[key] for key in ("id", "x", "y", "better")} for chart in charts],
         "styles": {
-            column: styles_data(told_apart(known, words[column]))
-            for column, known in styles.items()
+            column: styles_data({name: known[name] for name in sorted(words[column]) if name in known})
+            for column, known in page_styles(page).items()
             if column in words
         },
         "others": others_data() if any(column["id"] == "ramat" for column in points["columns"]) else [],
@@ -277,14 +270,20 @@ def detail_page(
     )
 
 
-def index_page(templates: Environment, pages: Sequence[Page], styles: Styles) -> str:
+def page_styles(page: Page) -> dict[str, dict[str, Style]]:
+    """Return the styles of what curves of a page may be named by; reports of a dataset have the same."""
+    own = series_styles(run.series for run in (*page.runs, *map(record_run, page.records)))
+    return {"series": own, "algorithm": own, "dataset": assign_styles(page.titles.values())}
+
+
+def index_page(templates: Environment, pages: Sequence[Page]) -> str:
     """Return the HTML of the index, with what its scripts draw as previews."""
     groups = [(group, list(members)) for group, members in groupby(pages, attrgetter("group"))]
-    data = {"previews": {page.file: list(preview(page, styles)) for page in pages}, "dashes": DASHES}
+    data = {"previews": {page.file: list(preview(page)) for page in pages}, "dashes": DASHES}
     return templates.get_template("index.html").render(groups=groups, data=data)
 
 
-def preview(page: Page, styles: Styles) -> Iterator[dict[str, Any]]:
+def preview(page: Page) -> Iterator[dict[str, Any]]:
     """Yield the recall/QPS frontier of each algorithm, or dataset, of a page."""
     filters = Counter(run.series.filter for run in page.runs)
     shown = "" if "" in filters else max(filters, key=lambda name: filters[name], default="")
@@ -293,9 +292,8 @@ def preview(page: Page, styles: Styles) -> Iterator[dict[str, Any]]:
         if run.series.filter != shown:  # it is another question
             continue
         of_name.setdefault(run.series.name if page.is_of_dataset else page.titles[id(run)], []).append(run)
-    known = styles["algorithm" if page.is_of_dataset else "dataset"]
-    apart = styles_data(told_apart(known, of_name))
+    styles = styles_data(page_styles(page)["algorithm" if page.is_of_dataset else "dataset"])
     for name, runs in of_name.items():
         values = pairs(runs, PREVIEW)
         frontier, _ = pareto_frontier(values, *all_plot_variants[PREVIEW])
-        yield {"style": apart[name], "points": [[float(f"{v:.4g}") for v in values[i]] for i in frontier]}
+        yield {"style": styles[name], "points": [[float(f"{v:.4g}") for v in values[i]] for i in frontier]}

@@ -9,9 +9,9 @@ import psycopg
 
 from .. import catalog
 from ..environment import contender_settings, given_settings, ram_bytes
-from ..errors import PostgresError
+from ..errors import PostgresError, refusal
 from ..forms import RowSource, query_sql, whole_form
-from ..servers import Server
+from ..servers import Server, current_server
 from ..servers.caches import Warmth, cache_files, cache_room, fitting_relations, is_short, take_over
 from ..servers.extension import RequiredExtension
 from ..servers.machine import drop_from_cache, memory_bytes
@@ -24,10 +24,27 @@ from ..table import Column
 from ..table.attributed import RETURNED_COLUMNS
 from ..table.conditions import conditions_of
 from ..table.loading import load_table
-from ..table.tables import check_encoding, check_type
+from ..table.tables import check_encoding, check_type, table_bytes
 from ..writing.table import WritableTable, drop_leftovers
 from .building import BuildOptions, BuildPlace, Index, IndexHooks
 from .table_indexes import BUILD_SETTINGS, TableIndexes, write_build, write_query
+
+
+def try_preparing(extension: RequiredExtension) -> None:
+    """Raise PostgresError for what somebody else's server would refuse after a load; nothing stays there."""
+    server = current_server()
+    if server.is_ours:
+        return
+    if extension.library:
+        server.preload(extension.library)
+    with server.connect() as connection, connection.transaction(force_rollback=True):
+        extension.create(server, connection)
+        catalog.prepare(connection)
+        load_libraries(connection, extension.all_names)
+        try:
+            apply_settings(connection, SESSION | settable(connection, given_settings(), False))
+        except psycopg.Error as error:
+            raise refusal("this user may not set what sessions need", error) from None
 
 
 class IndexedTable:
@@ -68,6 +85,9 @@ class IndexedTable:
             mark = indexes.table_mark(X)
             name = catalog.table_name(mark, column.type_name)
             self._reserve(name)
+            if index and index.disk_bytes and not catalog.find_table(connection, name):
+                table = table_bytes(X.shape[0], indexes.table_column(column))
+                self.server.check_disk(table + index.disk_bytes, "the vectors and their index")
             self.table = self._load(connection, X, mark, name)
             self._build(connection, index, X)
             catalog.use_only(connection, name, indexes.names)
