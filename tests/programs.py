@@ -111,9 +111,10 @@ def _become(
 
 
 def main_of(script: str) -> Callable[[], int | None]:
-    """Return what a script at the root calls."""
+    """Return what a script at the root, or a module that is a program, calls."""
     modules = {command.script: command.module for command in COMMANDS}
-    main: Callable[[], int | None] = importlib.import_module(modules[script]).main
+    name = modules.get(script, script.removesuffix(".py"))
+    main: Callable[[], int | None] = importlib.import_module(name).main
     return main
 
 
