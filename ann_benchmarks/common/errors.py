@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 LONGEST_LINE = 1000  # characters of a message
 LONGEST_QUOTE = 60  # of what it quotes
+_TYPO = 0.85  # share of the letters that a word and the one that was meant have in common
 
 
 class UserError(Exception):
@@ -95,8 +96,8 @@ def closest(word: object, known: Iterable[str]) -> str:
 
 
 def nearest(word: str, known: Iterable[str], most: int = 1) -> list[str]:
-    """Return the known words that begin with this one, in their order; then those that resemble it."""
+    """Return the known words that this one is a typo of, that begin with it, or that resemble it."""
     known = list(known)
     longer = [one for one in known if word and re.match(rf"{re.escape(word[:LONGEST_QUOTE])}[-_:]", one)]
-    alike = difflib.get_close_matches(shown(word), known, n=most)
-    return list(dict.fromkeys([*longer, *alike]))[:most]
+    typos, alike = (difflib.get_close_matches(shown(word), known, most, each) for each in (_TYPO, 0.6))
+    return list(dict.fromkeys([*typos, *longer, *alike]))[:most]
