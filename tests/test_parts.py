@@ -316,7 +316,7 @@ def test_a_file_is_converted(own: None) -> None:
     ("arguments", "message"),
     [
         (("--dataset", "sift"), "unknown dataset 'sift'"),
-        (("--name", "x", "--train", "q.fbin", "--distance", "cosine"), "unknown metric 'cosine'"),
+        (("--name", "x", "--train", "q.fbin", "--distance", "cosines"), "unknown metric 'cosines'"),
         (("--name", "x", "--train", "none.npy", "--distance", "ip"), "the file none.npy does not exist"),
         (("--convert", "q.fbin"), "--convert FILE needs --output"),
         (("--convert", "q.fbin", "--output", "q.bin"), "must end in .npy"),

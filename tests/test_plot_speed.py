@@ -46,9 +46,9 @@ def imported(module):
     ("module", "unwanted"),
     [
         ("ann_benchmarks.results.runs", f"{HEAVY} matplotlib jinja2"),
-        ("create_website", f"{HEAVY} matplotlib"),
-        ("plot", f"{HEAVY} jinja2"),
-        ("create_dataset", f"{HEAVY} matplotlib jinja2"),
+        ("ann_benchmarks.commands.create_website", f"{HEAVY} matplotlib"),
+        ("ann_benchmarks.commands.plot", f"{HEAVY} jinja2"),
+        ("ann_benchmarks.commands.create_dataset", f"{HEAVY} matplotlib jinja2"),
     ],
 )
 def test_nothing_is_imported_that_is_not_used(module, unwanted):
