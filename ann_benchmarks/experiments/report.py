@@ -153,8 +153,8 @@ def report_of(
             runs=runs,
             records=[outcome for outcome in outcomes if isinstance(outcome, Record)],
             missing=results.missing,
-            pictures=step.pictures,
-            tables=step.tables,
+            pictures=[view for view in step.pictures if not (notes and view["kind"] == "tiers")],
+            tables=[view for view in step.tables if not (notes and view["kind"] == "tiers")],
         )
         chapters.append(chapter)
     report = Report(
