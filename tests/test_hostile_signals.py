@@ -33,7 +33,7 @@ worker = ProcessWorker()
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name != "run.py, pgvector"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_import_says_nothing(tmp_path: Path, command: str, number: signal.Signals) -> None:
-    for module in ("dataclasses", "numpy"):  # one of which every command imports
+    for module in ("argparse", "dataclasses", "numpy"):  # one of which every command imports
         (tmp_path / f"{module}.py").write_text(INTERRUPTED_IMPORT.format(name=number.name))
     done = subprocess.run(
         command_line(command), cwd=tmp_path, env=environment_of(tmp_path), capture_output=True, text=True

@@ -121,8 +121,8 @@ def test_tiers_in_containers_are_measured_in_turn_if_they_fit_together(
     workspace, capsys, monkeypatch, algorithms: list[str], available: int, obstacle: str | None
 ) -> None:
     plans = []
-    monkeypatch.setattr("run.connect", lambda way: None)
-    monkeypatch.setattr("run.execute", lambda plan, *_: plans.append(plan) or 0)
+    monkeypatch.setattr("ann_benchmarks.commands.run.connect", lambda way: None)
+    monkeypatch.setattr("ann_benchmarks.commands.run.execute", lambda plan, *_: plans.append(plan) or 0)
     monkeypatch.setattr("tiers.sweep.available_memory", lambda: available * MB)
     words = [
         "--dataset",
