@@ -1,7 +1,7 @@
 """What somebody can do to each attribute, array and file of a bundle, with the manifest made again.
 
 `python -m tests.tampered [BUNDLE...]` counts how much of it the checker sees, by default in the bundles of
-the tests, and prints the table of docs/rules.md.
+the tests, by kind of change; docs/rules.md has the sums.
 """
 
 import json
