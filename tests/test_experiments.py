@@ -454,6 +454,17 @@ def test_access_methods_are_compared_by_as_many_definitions(options, rows):
     assert {name: modules.count(name) for name in modules} == expected  # IVFFlat is far behind
 
 
+def test_algorithms_without_a_definition_for_the_vectors_are_left_out(options):
+    step = read_experiment(find_experiment("choose"), False, options).steps[0]
+    request = step_request(step, make_parser(), ["--local"])
+    configs, _ = read_configs(request.definitions)
+    data = Data("mine", 13_000, 64, "hamming", "bit", 2)
+    found = requested_definitions(request, configs, data)
+    assert [definition.algorithm for definition in found] == ["pgvector_hnsw", "pgvector_ivfflat"]
+    with pytest.raises(UserError, match="'vchord' has no definition for bit vectors"):
+        requested_definitions(replace(request, algorithm=("vchord",)), configs, data)
+
+
 def test_the_demo_has_its_rounds_in_time_on_a_slow_machine(options):
     """Two cores as fast as usual take 0.7 s for a turn, and 0.3 ms and 10 us a candidate for a query."""
     makefile = (ROOT / "Makefile").read_text()

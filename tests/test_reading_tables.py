@@ -1,7 +1,9 @@
 """Vectors copied out of a table of somebody's own: every type, samples, indexes, and what is left out."""
 
 import logging
+from argparse import Namespace
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import psycopg
@@ -9,8 +11,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
-from ann_benchmarks.algorithms.postgres.table.reading import FoundIndex, VectorTable, copy_table
+from ann_benchmarks.algorithms.postgres.table import reading
+from ann_benchmarks.algorithms.postgres.table.reading import (
+    FoundIndex,
+    TableCopy,
+    VectorTable,
+    _index_options,
+    copy_table,
+)
+from ann_benchmarks.algorithms.postgres.table.vector_files import OTHER_DIMENSION
+from ann_benchmarks.commands.from_postgres import copied_vectors
 from ann_benchmarks.commands.run import requested_definitions
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.vectors import open_source
 from ann_benchmarks.data.vectors.sparse import open_csr
 from ann_benchmarks.definitions.configs import OWN_INDEX, read_configs
@@ -18,6 +30,7 @@ from ann_benchmarks.definitions.definition import Data
 from ann_benchmarks.experiments.carrying_out import step_request
 from ann_benchmarks.experiments.schema import Options, find_experiment, read_experiment
 from ann_benchmarks.run.command_line import make_parser
+from ann_benchmarks.run.request import read_request
 
 from .programs import call_program
 
@@ -76,6 +89,9 @@ def test_sparse_vectors_are_copied(table, tmp_path):
     assert found.data.tolist() == [1.5, 2, -3]
     copied = copy(url, "own.items", "embedding", tmp_path, "angular")
     assert copied.rows == 2 and copied.left_out["of zeros, which have no angle"] == 1
+    run("CREATE TABLE own.arrays AS SELECT * FROM (VALUES ('{0,-0}'::real[]), ('{0,1}')) t(embedding)")
+    copied = copy(url, "own.arrays", "embedding", tmp_path, "angular")
+    assert copied.rows == 1 and copied.left_out["of zeros, which have no angle"] == 1
 
 
 def test_what_cannot_be_used_is_left_out_and_counted(table, tmp_path):
@@ -116,6 +132,20 @@ def test_a_sample_has_every_row_as_likely(table, tmp_path):
     assert once == again
 
 
+def test_the_rows_of_a_sample_are_a_share_of_those_that_are_there_now(table, tmp_path):
+    """Not of those that statistics were made of."""
+    run, url = table
+    more = "INSERT INTO own.items SELECT i, ARRAY[i, 1]::vector FROM generate_series(1, %s) i"
+    run("CREATE TABLE own.items (id int, embedding vector) WITH (autovacuum_enabled = off)")
+    run(more % 1000)
+    run("ANALYZE own.items")
+    run(more % 9000)
+    assert 600 < copy(url, "own.items", "embedding", tmp_path, "", 1000).rows < 1500
+    run("CREATE TABLE own.child () INHERITS (own.items)")
+    run("INSERT INTO own.child SELECT i, ARRAY[i, 1]::vector FROM generate_series(1, 20000) i")
+    assert 600 < copy(url, "own.items", "embedding", tmp_path, "", 1000).rows < 1500
+
+
 @pytest.mark.parametrize("kind", ["VIEW", "PARTITIONS", "MATERIALIZED VIEW"])
 def test_views_and_partitions_are_tables_too(table, tmp_path, kind):
     run, url = table
@@ -140,6 +170,9 @@ def test_the_index_that_is_there_is_found(table, tmp_path):
     run("CREATE INDEX half ON own.items USING hnsw ((embedding::halfvec(2)) halfvec_l2_ops)")
     run("CREATE INDEX part ON own.items USING hnsw (embedding vector_ip_ops) WHERE embedding IS NOT NULL")
     run("CREATE INDEX lists ON own.items USING ivfflat (embedding vector_ip_ops) WITH (lists = 3)")
+    for number, function in enumerate(("binary_quantize(embedding)::bit(2)) bit_hamming_ops",
+                                       "subvector(embedding, 1, 1)::vector(1)) vector_l2_ops")):  # fmt: skip
+        run(f"CREATE INDEX other{number} ON own.items USING hnsw (({function})")
     copied = copy(url, "own.items", "embedding", tmp_path)
     assert copied.metric == "angular"
     assert copied.indexes == [
@@ -149,6 +182,38 @@ def test_the_index_that_is_there_is_found(table, tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["m=8", "ef_construction=32"], {"m": 8, "ef_construction": 32}),
+        (["storage_layout=plain", "max_alpha=1.5"], {"storage_layout": "plain", "max_alpha": 1.5}),
+        (["options=residual_quantization = true  # less\n[build.internal]\nlists = [1000]"],
+         {"residual_quantization": True, "lists": 1000}),
+        (["options=build.internal.lists = [10, 100]\nbuild.internal.kmeans_algorithm.hierarchical = {}"],
+         {"lists": [10, 100], "kmeans_algorithm": "hierarchical"}),
+        (["options=build.internal.lists = []"], {"lists": []}),
+    ],
+)  # fmt: skip
+def test_options_of_an_index_are_read(options, expected):
+    found = _index_options(options)
+    assert {name: found[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("lists", [[], 100, [10, 100]])
+def test_an_index_with_or_without_lists_is_a_contender(lists):
+    own = ("vchord", {"lists": lists, "residual_quantization": False})
+    request = replace(read_request([]), algorithm=("pgvector_hnsw",), own_index=own)
+    configs, _ = read_configs(request.definitions)
+    data = Data("mine", 1_000_000, 4, "angular", "float", 4)
+    (one,) = [each for each in requested_definitions(request, configs, data) if each.algorithm == OWN_INDEX]
+    assert one.arguments[1]["lists"] == lists
+    request = replace(request, algorithm=("pgvector_ivfflat",), own_index=("pgvector_ivfflat", {"lists": 7}),
+                      run_groups={"pgvector_ivfflat": {"a": {"arg_groups": [{"lists": 7}],
+                                                             "query_args": [[1]]}}})  # fmt: skip
+    # It is the same as another one, which is measured.
+    assert [each.algorithm for each in requested_definitions(request, configs, data)] == ["pgvector_ivfflat"]
+
+
 def test_nothing_is_written_and_no_password_is_said(table, tmp_path, caplog):
     run, url = table
     caplog.set_level(logging.DEBUG)
@@ -156,18 +221,32 @@ def test_nothing_is_written_and_no_password_is_said(table, tmp_path, caplog):
     for message, at, place in (
         ("cannot connect to PostgreSQL", "postgresql://me:s3cret@127.0.0.1:1/x", ("items", "embedding")),
         ("cannot connect to PostgreSQL", "postgresql://me:s3cret@[broken/x", ("items", "embedding")),
+        *(("cannot connect to PostgreSQL", f"postgresql://me:{word}@127.0.0.1:1/x", ("items", "embedding"))
+          for word in ("p@s3cret", "p/s3cret", "s3cret%zz", "s3cret p")),
+        ("cannot connect to PostgreSQL", "host=127.0.0.1 password=p s3cret", ("items", "embedding")),
         ("the server has no table", url, ("own.other", "embedding")),
         ("the server has no table", url, ("own.items; DROP TABLE own.items", "embedding")),
         ("has no column nothing: it has embedding, price", url, ("own.items", "nothing")),
         ("is of type numeric: name a vector; columns with vectors: embedding", url, ("own.items", "price")),
         ("has no row with a vector", url, ("own.items", "embedding")),
-    ):
+    ):  # fmt: skip
         with pytest.raises(PostgresError, match=message) as error:
             copy(at, *place, tmp_path)
         assert "s3cret" not in str(error.value) and "\n" not in str(error.value)
     with pytest.raises(PostgresError, match="price of own.items is of type numeric: attributes are"):
         copy(url, "own.items", "embedding", tmp_path, names=["price"])
     assert "s3cret" not in caplog.text
+
+
+def test_most_vectors_have_the_dimension_of_the_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    few = TableCopy(tmp_path / "vectors.npy", None, "angular", 1, 9, {OTHER_DIMENSION: 8}, [])
+    monkeypatch.setattr(reading, "copy_table", lambda *given: few)
+    args = Namespace(from_postgres="a URL", table="items", column="embedding", sample=None, force=False)
+    args.distance = None
+    refused = pytest.raises(UserError, match="most vectors of items have another dimension than its first")
+    with refused, copied_vectors(args, "mine"):
+        pass
 
 
 def test_a_table_becomes_a_dataset_and_its_index_a_contender_of_choose(table, tmp_path, monkeypatch):

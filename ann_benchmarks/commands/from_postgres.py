@@ -42,6 +42,7 @@ def copied_vectors(args: argparse.Namespace, name: str) -> Iterator[None]:
     """
     from ann_benchmarks.algorithms.postgres.errors import PostgresError
     from ann_benchmarks.algorithms.postgres.table.reading import VectorTable, copy_table
+    from ann_benchmarks.algorithms.postgres.table.vector_files import OTHER_DIMENSION
 
     check_name(name, args.force)
     if args.distance is not None and metric_of(args.distance) not in METRICS:
@@ -49,7 +50,8 @@ def copied_vectors(args: argparse.Namespace, name: str) -> Iterator[None]:
     given = getattr(args, "attributes", None)
     names = str(given).split(",") if given else ()
     seed = getattr(args, "seed", 1)
-    source = VectorTable(args.from_postgres, args.table, args.column, names, args.sample, seed)
+    otherwise = f"no index of {args.table} tells the metric: add --distance, one of {', '.join(METRICS)}"
+    source = VectorTable(args.from_postgres, args.table, args.column, names, args.sample, seed, otherwise)
     DATA_FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=DATA_FOLDER) as folder:
         with disk_errors(Path(folder)):
@@ -58,9 +60,11 @@ def copied_vectors(args: argparse.Namespace, name: str) -> Iterator[None]:
             except PostgresError as error:
                 raise UserError(str(error)) from None
         say(copied.describe())
-        if not copied.metric:
-            known = ", ".join(METRICS)
-            raise UserError(f"no index of {args.table} tells the metric: add --distance, one of {known}")
+        if copied.left_out.get(OTHER_DIMENSION, 0) > copied.rows:
+            raise UserError(
+                f"most vectors of {args.table} have another dimension than its first: name a view of those of"
+                " one dimension"
+            )
         args.train, args.distance, args.attributes = str(copied.vectors), copied.metric, copied.attributes
         yield
     own = next((index for index in copied.indexes if index.metric == copied.metric), None)

@@ -35,6 +35,7 @@ from ann_benchmarks.definitions.configs import (
 )
 from ann_benchmarks.definitions.definition import Data, Definition, apply_servers, supported_data
 from ann_benchmarks.definitions.selection import (
+    NoDefinition,
     NoRunGroup,
     apply_settings,
     config_warnings,
@@ -218,7 +219,11 @@ def described(name: str, dataset: Dataset, request: Request) -> Data:
 
 
 def requested_definitions(request: Request, configs: Sequence[Config], data: Data) -> list[Definition]:
-    """Return the definitions for a dataset, with the run groups of an experiment instead of the configs'."""
+    """Return the definitions for a dataset, with the run groups of an experiment instead of the configs'.
+
+    Algorithms of an experiment that have no definition for the dataset are left out, all of which is an
+    error. The index that somebody has is left out where another definition makes the same one.
+    """
     configs = replace_run_groups(configs, request.run_groups)
     names = request.algorithm
     if request.own_index:
@@ -226,12 +231,22 @@ def requested_definitions(request: Request, configs: Sequence[Config], data: Dat
         names = (*names, OWN_INDEX)
     how = data, request.count, request.docker_tag, request.run_disabled
     found: list[Definition] = []
+    missing: list[NoRunGroup] = []
     for named in named_algorithms(names):
         try:
             found += select_definitions(configs, [named], *how)
-        except NoRunGroup:
+        except NoRunGroup as error:
             if not request.skips_unavailable:
                 raise
+            missing.append(error)
+    if not found and isinstance(missing[0], NoDefinition):
+        raise missing[0]
+    known = [(one.module, one.version, one.arguments) for one in found if one.algorithm != OWN_INDEX]
+    found = [
+        one
+        for one in found
+        if one.algorithm != OWN_INDEX or (one.module, one.version, one.arguments) not in known
+    ]
     return apply_servers(apply_settings(found, request.setting), request.servers)
 
 

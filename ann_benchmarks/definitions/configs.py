@@ -104,11 +104,13 @@ def add_own_index(configs: Sequence[Config], algorithm: str, arguments: Mapping[
 
     Its single point has the query arguments of the first run group of `algorithm`.
     """
+    # A list would be several values, of which each makes an index.
+    one_of_each = {name: [value] if isinstance(value, list) else value for name, value in arguments.items()}
 
     def own(entry: dict[str, Any]) -> dict[str, Any]:
         first = next(iter(entry["run_groups"].values()))
         queries = {key: first[key] for key in ("query_args", "query_arg_groups") if key in first}
-        groups = {"today": {"arg_groups": [dict(arguments)], **queries}}
+        groups = {"today": {"arg_groups": [one_of_each], **queries}}
         return {**entry, "name": OWN_INDEX, "run_groups": groups, "more_run_groups": {}}
 
     return [

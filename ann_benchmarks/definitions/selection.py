@@ -27,6 +27,10 @@ class NoRunGroup(UserError):
     """An algorithm has definitions, but none that is meant for these data."""
 
 
+class NoDefinition(NoRunGroup):
+    """An algorithm has no definition for such vectors, or such a metric."""
+
+
 def named_algorithms(names: Sequence[str]) -> list[Named]:
     """Split NAME:TAG for each of the names, each once; no names mean all algorithms."""
     return [split_tag(name) for name in dict.fromkeys(names)] or [(None, None)]
@@ -90,7 +94,7 @@ def _algorithm_definitions(
         )
     if algorithm is not None:
         has = "; ".join(f"{points}: {', '.join(metrics)}" for points, metrics in supported[algorithm].items())
-        raise UserError(f"algorithm '{algorithm}' has no definition for {kind}; it has {has}")
+        raise NoDefinition(f"algorithm '{algorithm}' has no definition for {kind}; it has {has}")
     if fitting:
         raise UserError(
             f"no algorithm has a run group that is meant for '{data.name}' with {data.rows:,} rows"

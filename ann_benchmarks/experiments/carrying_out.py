@@ -129,11 +129,7 @@ def step_request(step: Step, parser: argparse.ArgumentParser, given: Sequence[st
     """Return what a step requests, with the options that are given besides its own."""
     request = Options(parser).parse(words_of(step, given))
     request = replace(request, run_groups=step.groups, skips_unavailable=True)
-    own = stored_index(request.dataset) if request.target_recall is not None else None
-    every = [group for groups in step.groups.values() for group in groups.values()]
-    if own is None or any(own[1] in group.get("arg_groups", ()) for group in every):
-        return request
-    return replace(request, own_index=own)
+    return replace(request, own_index=stored_index(request.dataset)) if request.target_recall else request
 
 
 @contextmanager

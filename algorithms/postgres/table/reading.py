@@ -4,7 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,12 @@ _BYTES = 17  # bytea: a value as it comes
 _OIDS = {"bigint": 20, "text": 25, "timestamptz": 1184, "integer[]": 1007}
 _METRICS = {"l2": "euclidean", "ip": "ip", "cosine": "angular", "hamming": "hamming", "jaccard": "jaccard"}
 _INDEXES = """
-    SELECT c.relname, am.amname, op.opcname, coalesce(c.reloptions, '{}'), i.indpred IS NOT NULL
+    SELECT c.relname, am.amname, op.opcname, coalesce(c.reloptions, '{}')
     FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am am ON am.oid = c.relam
     JOIN pg_opclass op ON op.oid = i.indclass[0]
-    WHERE i.indrelid = %(table)s AND i.indisvalid AND am.amname = ANY(%(methods)s)
+    WHERE i.indrelid = %(table)s AND i.indisvalid AND am.amname = ANY(%(methods)s) AND i.indpred IS NULL
+      -- the column itself or a cast of it, and no function of it
+      AND starts_with(ltrim(pg_get_indexdef(i.indexrelid, 1, false), '('), quote_ident(%(name)s))
       AND EXISTS (SELECT FROM pg_depend d WHERE d.objid = i.indexrelid AND d.classid = 'pg_class'::regclass
         AND d.refobjid = i.indrelid AND d.refobjsubid = %(column)s)
     ORDER BY c.oid
@@ -47,6 +49,8 @@ _METHODS: Mapping[str, tuple[str, Mapping[str, tuple[str, Any]]]] = {
             "num_neighbors": ("num_neighbors", 50),
             "search_list_size": ("search_list_size", 100),
             "max_alpha": ("max_alpha", 1.2),
+            "storage_layout": ("storage_layout", None),
+            "num_bits_per_dimension": ("num_bits_per_dimension", None),
         },
     ),
     "vchordrq": (
@@ -56,6 +60,7 @@ _METHODS: Mapping[str, tuple[str, Mapping[str, tuple[str, Any]]]] = {
             "residual_quantization": ("residual_quantization", False),
             "spherical_centroids": ("spherical_centroids", False),
             "kmeans_algorithm": ("kmeans_algorithm", None),
+            "rerank_in_table": ("rerank_in_table", None),
         },
     ),
 }
@@ -101,6 +106,7 @@ class VectorTable:
     attributes: Sequence[str] = ()  # further columns
     sample: int | None = None  # about how many rows, drawn at random; None: all
     seed: int = 1
+    otherwise: str = ""  # the error, before anything is copied, where nothing tells the metric
 
 
 def copy_table(source: VectorTable, folder: Path, metric: str = "") -> TableCopy:
@@ -123,9 +129,11 @@ def copy_table(source: VectorTable, folder: Path, metric: str = "") -> TableCopy
 
 
 def _hide_password(error: psycopg.Error, url: str) -> str:
-    """Return libpq's message: it repeats a URL that it cannot read, with the password."""
-    text = " ".join(str(error).split()).replace(url, "the URL")
-    return re.sub(r"//[^/@\s\"]*@", "//", text)
+    """Return libpq's message; none where it may take a piece of the password for something else."""
+    rest = url.rpartition("://")[2]
+    if isinstance(error, psycopg.ProgrammingError) or "@" in (user := rest.rpartition("@")[0]) or "/" in user:
+        return "the URL must be postgresql://USER@HOST/DATABASE; in a password, write %40 for @ and %2F for /"
+    return re.sub(r"//[^/@\s\"]*@", "//", " ".join(str(error).split()).replace(url, "the URL"))
 
 
 class _OpenTable:
@@ -178,14 +186,15 @@ class _OpenTable:
         """Copy its rows; `metric` "" is that of the first index."""
         indexes = list(self._indexes())
         metric = metric or (indexes[0].metric if indexes else "")
+        if not metric and self._source.otherwise:
+            raise PostgresError(self._source.otherwise)
         rows, pages, kind = self._size()
         query = self._statement(rows, pages if kind in _TABLES else 0)
         writer = WRITERS[self._kind](folder, metric == "angular")
         columns: list[list[Any]] = [[] for _ in self._attributes]
         left_out: Counter[str] = Counter()
         types = [_BYTES, *(_OIDS[cast] for _, cast in self._attributes)]
-        expected = min(rows, self._source.sample or rows)
-        bar = progress_bar(expected, f"copying {self._table}")
+        bar = progress_bar(min(rows, self._source.sample or rows), f"copying {self._table}")
         with bar, self._connection.cursor() as cursor, cursor.copy(query) as copied:
             copied.set_types(types)
             for number, (value, *others) in enumerate(copied.rows(), 1):
@@ -210,22 +219,23 @@ class _OpenTable:
         import pyarrow as pa  # takes long to import
         import pyarrow.parquet as pq
 
-        path = folder / "attributes.parquet"
-        names = [name for name, _ in self._attributes]
-        pq.write_table(pa.table(dict(zip(names, map(pa.array, columns), strict=True))), path)
+        arrays = zip(self._source.attributes, map(pa.array, columns), strict=True)
+        pq.write_table(pa.table(dict(arrays)), path := folder / "attributes.parquet")
         return path
 
     def _size(self) -> tuple[int, int, str]:
-        """Return about how many rows there are, on how many pages, and the kind of the relation."""
+        """Return about how many rows there are, by those a page at the last ANALYZE, the pages, the kind."""
         kind, rows, pages = self._row(
-            "SELECT c.relkind::text, sum(greatest(p.reltuples, -1))::bigint,"
-            " sum(pg_relation_size(p.oid) / current_setting('block_size')::bigint)::bigint"
+            "SELECT c.relkind::text, CASE WHEN bool_or(p.relhassubclass OR p.relpages = 0 AND size.pages > 0)"
+            " THEN 0 ELSE sum(greatest(p.reltuples, 0) / greatest(p.relpages, 1) * size.pages) END::bigint,"
+            " sum(size.pages)::bigint"
             " FROM pg_class c LEFT JOIN pg_partition_tree(c.oid) t ON c.relkind = 'p' AND t.isleaf"
-            " JOIN pg_class p ON p.oid = CASE WHEN c.relkind = 'p' THEN t.relid::oid ELSE c.oid END"
+            " JOIN pg_class p ON p.oid = CASE WHEN c.relkind = 'p' THEN t.relid::oid ELSE c.oid END,"
+            " LATERAL (SELECT pg_relation_size(p.oid) / current_setting('block_size')::bigint AS pages) size"
             " WHERE c.oid = %s GROUP BY 1",
             self._oid,
         ) or ("p", 0, 0)
-        if rows <= 0 or kind not in _TABLES:  # it was never analyzed, or is a view
+        if not rows or kind not in _TABLES:  # it was never analyzed, has tables that inherit, or is a view
             rows = self._row(f"SELECT count(*) FROM {self._name()}")[0]
         return rows, pages, kind
 
@@ -245,47 +255,46 @@ class _OpenTable:
                 clauses = f" TABLESAMPLE SYSTEM ({100 * page_share!r}) REPEATABLE ({seed})"
             self._connection.execute("SELECT setseed(%s)", (seed % 1000 / 1000,))
             clauses += f" WHERE random() < {share / page_share!r}"
-        columns = [sql.Identifier(self._source.column)]
-        casts = [
-            sql.SQL("{}::{}").format(sql.Identifier(name), sql.SQL(cast)) for name, cast in self._attributes
-        ]
+        columns: list[sql.Composable] = [sql.Identifier(self._source.column)]
+        cast = sql.SQL("{}::{}").format
+        columns += [cast(sql.Identifier(name), sql.SQL(kind)) for name, kind in self._attributes]
         return sql.SQL("COPY (SELECT {} FROM {}{}) TO STDOUT (FORMAT binary)").format(
-            sql.SQL(", ").join([*columns, *casts]), sql.SQL(self._name()), sql.SQL(clauses)
+            sql.SQL(", ").join(columns), sql.SQL(self._name()), sql.SQL(clauses)
         )
 
     def _indexes(self) -> Iterator[FoundIndex]:
         """Yield the indexes of the column that a plug-in can build."""
-        place = {"table": self._oid, "column": self._number, "methods": list(_METHODS)}
-        for name, method, operators, options, is_partial in self._connection.execute(
-            _INDEXES, place
-        ).fetchall():
+        place = {"table": self._oid, "column": self._number, "name": self._source.column}
+        found = self._connection.execute(_INDEXES, {**place, "methods": list(_METHODS)}).fetchall()
+        for name, method, operators, options in found:
             form, _, distance = operators.removesuffix("_ops").rpartition("_")
-            if is_partial or distance not in _METRICS:
+            if distance not in _METRICS:
                 continue
-            algorithm, known = _METHODS[method]
-            given = _index_options(options)
+            (algorithm, known), given = _METHODS[method], _index_options(options)
             arguments = {argument: given.get(option, usual) for option, (argument, usual) in known.items()}
             arguments = {argument: value for argument, value in arguments.items() if value is not None}
-            if form in ("halfvec", "rabitq8", "rabitq4") and self._kind == "vector":
+            if form in ("halfvec", "rabitq8", "rabitq4"):
                 arguments["form"] = form
             yield FoundIndex(name, algorithm, arguments, _METRICS[distance])
 
 
 def _index_options(reloptions: Sequence[str]) -> dict[str, Any]:
-    """Read an index's options: numbers, or the TOML that VectorChord keeps in one of them."""
+    """Read an index's options: numbers and words, or the TOML that VectorChord keeps in one of them."""
     found: dict[str, Any] = {}
     for option in reloptions:
         name, _, value = option.partition("=")
         lines = value.splitlines() if name == "options" else [f"{name} = {value}"]
         for line in lines:
-            key, is_value, text = (part.strip() for part in line.partition("="))
+            key, is_value, text = (part.strip() for part in line.partition("#")[0].partition("="))
             key, _, kind = key.removeprefix("build.internal.").partition(".")
             if kind:  # such as kmeans_algorithm.hierarchical = {}
                 found[key] = kind
             elif is_value:
-                with suppress(ValueError):
+                try:
                     found[key] = json.loads(text)
+                except ValueError:
+                    found[key] = text
     lists = found.get("lists")
-    if isinstance(lists, list):
-        found["lists"] = [lists] if len(lists) > 1 else lists[0] if lists else []
+    if isinstance(lists, list) and len(lists) == 1:
+        found["lists"] = lists[0]
     return found

@@ -34,7 +34,7 @@ class DenseWriter:
         self._alike = self._alike or alike
         if alike != self._alike:
             return OTHER_DIMENSION
-        if self._needs_angles and not any(value[self.head :]):
+        if self._needs_angles and self._is_zero(value):
             return NO_ANGLE
         self._pending.append(value)
         self._rows += 1
@@ -64,6 +64,9 @@ class DenseWriter:
 
     def _refusal(self, value: bytes) -> str:
         return ""
+
+    def _is_zero(self, value: bytes) -> bool:
+        return not any(value[self.head :])
 
     def _decode(self, block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return the vectors of values, (rows, bytes), as (rows, dimension)."""
@@ -96,6 +99,9 @@ class _ArrayWriter(DenseWriter):
         if dimensions != 1:
             return "that are empty arrays, or arrays of arrays"
         return "with a missing number" if has_nulls else ""
+
+    def _is_zero(self, value: bytes) -> bool:
+        return not self._decode(np.frombuffer(value, np.uint8)[None]).astype(self.type).any()
 
     def _decode(self, block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         cells = np.ascontiguousarray(block[:, 20:]).reshape(len(block), -1, 4 + self.width)
