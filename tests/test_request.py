@@ -3,10 +3,15 @@
 import dataclasses
 import re
 import shlex
+import sys
+from argparse import Namespace
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ann_benchmarks.commands import choose
 from ann_benchmarks.commands.run import main
 from ann_benchmarks.common.cli import run_command
 from ann_benchmarks.common.errors import UserError
@@ -16,7 +21,7 @@ from ann_benchmarks.run import checks
 from ann_benchmarks.run.checks import EXCLUSIONS, NEEDS, check_request, is_given
 from ann_benchmarks.run.command_line import make_parser
 from ann_benchmarks.run.request import Request, read_request
-from ann_benchmarks.run.server_url import variables_of
+from ann_benchmarks.run.server_url import take_url, variables_of
 
 SESSION, TRANSACTION = POOLERS
 ELSEWHERE = "--scheduler tcp://127.0.0.1:1"
@@ -284,6 +289,57 @@ def test_a_url_stands_for_variables(url: str, variables: Any, monkeypatch: pytes
     with pytest.raises(UserError, match=re.escape(variables)) as refused:
         variables_of(url)
     assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "stored"),
+    [
+        ("run.py --local --url postgresql://me:hush@db/d -k 5", "--local -k 5"),
+        ("choose.py --from-postgres postgresql://me:hu@hush/h@db/d --mini",
+         "--from-postgres postgresql://me@db/d --mini"),
+        ("choose.py --from=postgres://me@db/d?password=hush&port=1",
+         "--from=postgres://me@db/d?password=&port=1"),
+        ("choose.py --from-postgres 'host=db password=hush user=me'",
+         "--from-postgres 'host=db password= user=me'"),
+        ("choose.py mine --storage a:b@c", "mine --storage a:b@c"),
+    ],
+)  # fmt: skip
+def test_stored_command_lines_have_no_password(
+    words: str, stored: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", shlex.split(words))
+    monkeypatch.setattr("ann_benchmarks.run.server_url.variables_of", lambda url: {})
+    kept = take_url(sys.argv[1:], "--local")
+    assert sys.argv[1:] == shlex.split(stored)
+    assert ("hush" in str(kept)) == ("hush" in words and "--url" not in words)
+
+
+@pytest.mark.parametrize(
+    ("words", "file", "left"),
+    [
+        ("my.npy --clients 1,32", "my.npy", "--clients 1,32"),
+        ("--clients 1,32 my.npy --dry-run", "my.npy", "--clients 1,32 --dry-run"),
+        ("--budget 10m -k 5", None, "--budget 10m -k 5"),
+    ],
+)
+def test_choose_tells_its_file_from_values_of_options(words: str, file: str | None, left: str) -> None:
+    given = words.split()
+    assert choose.take_file(given) == file
+    assert given == left.split()
+
+
+def test_choose_copies_a_table_again_where_that_is_forced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(choose, "is_present", lambda name: True)
+    monkeypatch.setattr(choose, "copied_vectors", lambda args, name: nullcontext())
+    monkeypatch.setattr(choose, "create_from_file", lambda name, file, args: made.append(name))
+    args = {"file": None, "from_postgres": "a URL", "table": "own.items", "column": "embedding"}
+    args |= {"name": None, "force": True, "train": "a file", "distance": None}
+    assert choose.dataset_of(Namespace(**args)) == "own-items-embedding"
+    assert made == ["own-items-embedding"]
 
 
 def test_help_says_no_default_where_there_is_none() -> None:

@@ -31,10 +31,13 @@ _ROWS_A_QUERY = 10  # of a small file
 
 def main() -> int:
     """Do all of it; return the exit status of the measurement."""
-    parser = Parser("choose.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(
+        "choose.py",
+        usage="%(prog)s FILE [options]",
+        description=f"{__doc__}\nFILE: vectors as create_dataset.py --train takes them, or a dataset's name.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     add = parser.add_argument
-    add("file", metavar="FILE", nargs="?", type=path_or_pattern, help="vectors, as create_dataset.py --train"
-        " takes them, or the name of a dataset")  # fmt: skip
     add_table_options(parser)
     add("--distance", metavar="METRIC", help=f"{', '.join(METRICS)} (default: {DISTANCE}, which is cosine)")
     add("--queries", type=positive_int, metavar="N", help=f"rows to hold out as queries (default: {QUERIES},"
@@ -43,8 +46,10 @@ def main() -> int:
     add("--force", action="store_true", help="make the dataset again, and measure again what is finished")
     add("--mini", action="store_true", help="a quicker, less sure answer")
     args, others = parser.parse_known_args(take_url(sys.argv[1:], LOCAL))
+    args.file = take_file(others)
     is_table = bool(args.from_postgres and args.table and args.column)
-    if is_table == bool(args.file) or (args.sample and not is_table):
+    of_table = args.from_postgres, args.table, args.column, args.sample
+    if is_table == bool(args.file) or any(of_table) != is_table:
         parser.error("give a FILE of vectors, or --from-postgres with --table and --column")
     options = make_parser()
     chosen = Options(options).parse(others)  # refused before anything is made
@@ -58,16 +63,28 @@ def main() -> int:
     return status
 
 
+def take_file(words: list[str]) -> str | None:
+    """Remove the FILE from words and return it: the word that belongs to none of the options of run.py."""
+    reader = make_parser("choose.py")
+    reader.add_argument("file", nargs="?", type=path_or_pattern)
+    file: str | None = reader.parse_args(words).file
+    if file is not None:
+        words.remove(file)
+    return file
+
+
 def dataset_of(args: argparse.Namespace) -> str:
-    """Return the name of the dataset to measure on, which is made of the file unless it is there."""
-    given = args.file or f"{args.table}.{args.column}".replace(".", "-")
+    """Return the name of the dataset to measure on, which is made of file or table unless it is there."""
+    given = args.file or f"{args.table}-{args.column}"
     file = Path(given)
-    if "/" not in given and not file.exists() and is_present(canonical_name(given)):
+    is_name = args.file is not None and "/" not in given and not file.exists()
+    if is_name and is_present(canonical_name(given)):
         return canonical_name(given)
-    name = args.name or re.sub(r"[^A-Za-z0-9.-]+", "-", file.name.partition(".")[0]).strip(".-") or "mine"
+    stem = file.name.partition(".")[0] if args.file else given.replace(".", "-")
+    name = args.name or re.sub(r"[^A-Za-z0-9.-]+", "-", stem).strip(".-") or "mine"
     path = dataset_path(name)
     if path.exists() and not args.force:
-        if file.exists() and file.stat().st_mtime > path.stat().st_mtime:
+        if args.file and file.exists() and file.stat().st_mtime > path.stat().st_mtime:
             raise UserError(f"{path} is older than {file}: add --force to replace it, or --name for another")
         with get_dataset(name)[0] as dataset:
             stored = dataset.attrs["distance"]

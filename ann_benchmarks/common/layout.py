@@ -107,4 +107,4 @@ def typed_words() -> list[str]:
     """Return what the user has typed, with the name of the program instead of its path."""
     path = Path(sys.argv[0])
     program = ["-m", path.parent.name] if path.name == "__main__.py" else path.name.split()
-    return [*([] if program[0] == PROGRAM else ["python"]), *program, *sys.argv[1:]]
+    return [*([] if program[:1] == [PROGRAM] else ["python"]), *program, *sys.argv[1:]]

@@ -4,6 +4,7 @@ Its password goes into the environment alone: results, logs and messages have th
 """
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -18,6 +19,8 @@ _PREFIX = "ANN_BENCHMARKS_PG_"
 _OF_LIBPQ = ("sslmode", "sslrootcert", "sslcert", "sslkey", "channel_binding", "options")
 _VARIABLES = {name: f"{_PREFIX}{name.upper()}" for name in ("user", "password", "host", "port", "dbname")}
 _VARIABLES |= {name: f"PG{name.upper().replace('_', '')}" for name in _OF_LIBPQ}
+# A password in the URL of a table: between the user and the last @, or a parameter.
+_PASSWORD = re.compile(r"(?<=://)([^:/?@]*):.*@|(\bpassword=)(?:'[^']*'|[^&\s]*)")
 
 
 def take_url(words: Sequence[str], *given: str) -> list[str]:
@@ -26,13 +29,23 @@ def take_url(words: Sequence[str], *given: str) -> list[str]:
     `given` are words that the command adds. UserError where no server can be meant.
     """
     kept, url = _split(words)
+    sys.argv[1:] = map(hide_password, _split(sys.argv[1:])[0])  # they are stored with results
     if url is None:
         return kept
-    sys.argv[1:] = _split(sys.argv[1:])[0]  # it is stored with results
     if LOCAL not in (*kept, *given):
         raise UserError("--url is for servers outside of containers: add --local")
     os.environ.update(variables_of(url))
     return kept
+
+
+def hide_password(word: str) -> str:
+    """Return a word of a command line without the password of a server, where it has one."""
+    is_of_server = any(f"{scheme}://" in word for scheme in _SCHEMES) or "password=" in word
+    return _PASSWORD.sub(_hide, word) if is_of_server else word
+
+
+def _hide(found: "re.Match[str]") -> str:
+    return found[2] or f"{found[1]}@"
 
 
 def variables_of(url: str) -> dict[str, str]:
