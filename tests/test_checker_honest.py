@@ -1,17 +1,22 @@
 """Honest results that look like something else, none of which the checker refuses."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from ann_benchmarks.fields.series import Series
+from ann_benchmarks.reporting.document import Heading, html_page, markdown_text
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.submission.checking.claims import find_point
+from ann_benchmarks.submission.checking.claims import check_texts, find_point
+from ann_benchmarks.submission.checking.commands import command_problems
 from ann_benchmarks.submission.checking.curves import mixed, rebuilt, repeated, swapped
 from ann_benchmarks.submission.checking.points import CheckedPoint
 from ann_benchmarks.submission.checking.relations import name_problems, series_problems
+from ann_benchmarks.submission.checking.rules import Findings
 from ann_benchmarks.submission.checking.truth import Neighborhood
 from ann_benchmarks.submission.manifest import BundledDataset
 
@@ -38,6 +43,39 @@ def test_what_a_search_has_found_may_be_the_digits_of_another_target():
 
 def test_searches_for_two_recalls_may_find_one_value():
     assert list(repeated([searched("9", 40), searched("92", 40)])) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "stem", "runs"),
+    [
+        ("python -m tiers sweep --runs 1 --algorithm hnsw", "hnsw", "16", 1),
+        ("annpg tiers sweep --runs 1", "hnsw", "16", 1),
+        # An algorithm without a choice is measured as it is.
+        ("python run.py --runs 1 --target-recall 0.95", "exact", "16_target_recall_0_95", 1),
+        # Containers on tiers may have too little memory for turns.
+        ("python run.py --tiers mini --rounds 2", "hnsw", "16", 2),
+        ("annpg run --experiment choose --local --algorithm hnsw", "your_index_today", "16", 3),
+    ],
+)
+def test_commands_say_what_was_measured(command: str, name: str, stem: str, runs: int) -> None:
+    line = f"{command} --dataset mine --clients 1"
+    measured = point(stem, Series(name, clients=1), command_line=line, run_seconds=[1.0] * runs)
+    assert list(command_problems(measured)) == []
+    other = point("16_9", Series(name, clients=2), command_line=line, run_seconds=[1.0] * runs)
+    assert any("--clients 1, and it was measured with 2" in said for said in command_problems(other))
+
+
+def test_titles_have_characters_that_markdown_and_html_escape(tmp_path: Path) -> None:
+    title, findings = "pgvector [0.8] & <mine>, *fast*", Findings()
+    pages = {"a.md": markdown_text([Heading(1, title)]), "a.html": html_page(title, [Heading(1, title)])}
+    (tmp_path / "report").mkdir()
+    for name, text in {**pages, "report.json": json.dumps({"files": [*pages, "report.json"]})}.items():
+        (tmp_path / "report" / name).write_text(text)
+    files = [f"report/{name}" for name in (*pages, "report.json")]
+    check_texts(tmp_path, files, title, findings)
+    assert not findings.refused
+    check_texts(tmp_path, files, "another", findings)
+    assert len(findings.refused) == 2
 
 
 def built(minute: int, seconds: float, build: int = 16, **attrs: Any) -> CheckedPoint:

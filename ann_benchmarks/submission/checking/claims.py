@@ -5,6 +5,7 @@ import html
 import io
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import zip_longest
@@ -30,6 +31,7 @@ ALWAYS = ("qps", "k-nn", "recall", "build")  # reports of every version have the
 NOT_OF_POINTS = {"algorithm", "parameters", "batch_mode", "qpsatrecall"}  # columns that follow from several
 SAME = 1e-4  # relative
 SAME_SHARE = 1e-6
+_ESCAPED = re.compile(r"\\([^\w\s]|_)")  # a character in Markdown
 
 
 def check_claims(
@@ -137,7 +139,7 @@ def check_texts(folder: Path, files: Sequence[str], title: str, findings: Findin
         for name in names:
             findings.refuse(f"{REPORT}/{name}", "report", words)
     for name, text in texts.items():
-        if title not in html.unescape(text):
+        if title not in html.unescape(text) and title not in _ESCAPED.sub(r"\1", text):
             findings.refuse(
                 f"{REPORT}/{name}", "report", f"does not have the title '{title}' of its manifest"
             )

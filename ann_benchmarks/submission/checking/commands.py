@@ -1,6 +1,7 @@
 """What a point was measured by beside what its command line has requested."""
 
 import io
+import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import redirect_stderr
@@ -11,6 +12,7 @@ from ann_benchmarks.common.cli import option_name
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.layout import PROGRAM
 from ann_benchmarks.data.datasets import canonical_name
+from ann_benchmarks.definitions.configs import OWN_INDEX
 from ann_benchmarks.fields.rows import SHUFFLED
 from ann_benchmarks.results.measurement import MARK
 from ann_benchmarks.run.command_line import CommandLine
@@ -32,6 +34,8 @@ def requested(command: str) -> tuple[Request, bool] | None:
         if program.removesuffix(".py") == "choose":
             return None
         raise ValueError
+    if program == "tiers" and words[:1] == ["sweep"]:
+        words[:1] = ["--tiers", "mini"]
     try:
         with redirect_stderr(io.StringIO()):
             request = read_request(words)
@@ -40,24 +44,40 @@ def requested(command: str) -> tuple[Request, bool] | None:
     return request, not request.experiment
 
 
+_NAMED_TARGET = re.compile(r"target\.recall\.(\d(?:\.\d+)?)$")
 # Options of run.py by their names: what they let a point have, and what it has.
 REQUESTS: Mapping[str, tuple[Callable[[Request], Collection[Any]], Callable[[CheckedPoint], Any]]] = {
     "dataset": (lambda r: [canonical_name(r.dataset)], lambda p: p.dataset),
     "count": (lambda r: [r.count], lambda p: p.count),
-    "algorithm": (lambda r: [word.partition(":")[0] for word in r.algorithm], lambda p: p.series.algorithm),
+    # An experiment adds the index that a table has.
+    "algorithm": (
+        lambda r: [*(word.partition(":")[0] for word in r.algorithm), *([OWN_INDEX] if r.experiment else [])],
+        lambda p: p.series.algorithm,
+    ),
     "batch": (lambda r: [r.batch], lambda p: p.series.batch),
     "clients": (lambda r: r.clients or [None], lambda p: p.series.clients),
     "rate": (lambda r: r.rate or [None], lambda p: p.series.rate),
     "slo": (lambda r: [str(r.slo or "")], lambda p: p.series.objective),
-    "query_order": (lambda r: [str(r.query_order or SHUFFLED)], lambda p: p.series.query_order),
+    "query_order": (
+        lambda r: ["single" if r.debug_single_query else str(r.query_order or SHUFFLED)],
+        lambda p: p.series.query_order,
+    ),
     "distinct_queries": (lambda r: [r.distinct_queries], lambda p: p.series.distinct_queries),
     "payload": (lambda r: [r.columns], lambda p: p.series.payload),
     "filter": (lambda r: r.filters or [""], lambda p: p.series.filter),
     "post_filter": (lambda r: [r.post_filter], lambda p: p.series.post_filter),
     "duration": (lambda r: [r.duration], lambda p: p.number("asked_duration")),
-    "rounds": (lambda r: [bool(r.turns)], lambda p: MARK in p.attrs),
-    "runs": (lambda r: [r.runs], lambda p: len(p.run_seconds)),
-    "target_recall": (lambda r: [r.target_recall], lambda p: p.target),
+    # Containers on tiers that have too little memory for all of them are measured one after the other.
+    "rounds": (
+        lambda r: {bool(r.turns), bool(r.turns and (r.local or not r.tiers))},
+        lambda p: MARK in p.attrs,
+    ),
+    "runs": (lambda r: [r.rounds or r.runs], lambda p: len(p.run_seconds)),
+    # An algorithm without a choice is not searched: its result has the target in its name alone.
+    "target_recall": (
+        lambda r: [r.target_recall],
+        lambda p: p.target or next(iter(map(float, _NAMED_TARGET.findall(p.name.replace("_", ".")))), None),
+    ),
 }
 
 
