@@ -11,6 +11,8 @@ from ann_benchmarks.jobs.job import Job, Procedure
 from ann_benchmarks.jobs.rounds import Race, Rounds
 from ann_benchmarks.measure.turns_taken import is_of_others
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
+from ann_benchmarks.results.measurement import CHAIN, chain_of
+from ann_benchmarks.results.measurement import TURNS as TURN_NUMBERS
 from ann_benchmarks.run import plan, rounds
 
 from .programs import until
@@ -33,6 +35,16 @@ def test_a_contender_that_fails_is_named(workspace, body: str, reason: str) -> N
     (attrs,) = stored().values()
     assert attrs["run_count"] == 4 and attrs["rounds_ended"] == "rounds"
     assert ("the others begin anew" in done.stderr) == (body == CRASHES)
+
+
+def test_the_chain_of_a_race_is_that_of_its_results_without_a_point_that_has_failed(workspace) -> None:
+    workspace.add_plugin("a", f"{BREAKS}def recover(self): pass\n", TWO_POINTS)
+    done = workspace.run("--rounds", "4")
+    assert done.returncode == 1 and "worn out" in done.stderr
+    (attrs,) = stored().values()
+    assert len(attrs["run_seconds"]) == 4
+    chain = chain_of(attrs["rounds"], [attrs["run_seconds"]])
+    assert (attrs["rounds_chain"], list(attrs["rounds_turns"])) == (chain[CHAIN], chain[TURN_NUMBERS])
 
 
 @pytest.mark.parametrize(

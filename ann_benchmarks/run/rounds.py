@@ -147,7 +147,9 @@ class Conductor:
                 round_began = time.monotonic()
                 for contender in draw_order(race.running, by_label):
                     job = by_label[contender.job]
-                    measured[contender] += self._take_turn(race, contender, job, number)
+                    seconds = self._take_turn(race, contender, job, number)
+                    # A point that has failed has no result, and the chain is that of the results.
+                    measured[contender] = [*measured[contender], *seconds] if seconds else []
                     if self._has_failed(job):
                         for arguments in job.points:
                             delete_partial_result(job.path(arguments), facts)
