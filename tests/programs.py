@@ -161,7 +161,7 @@ def write_config(folder: Path, name: str, **keys: Any) -> None:
     (folder / "config.yml").write_text(yaml.safe_dump({"float": {"any": [entry]}}))
 
 
-SHARED = "ANN_BENCHMARKS_TEST_SHARED"
+SHARED = "ANN_TESTS_SHARED"
 
 
 def share_folder() -> str:
