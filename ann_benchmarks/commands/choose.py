@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def take_file(words: list[str]) -> str | None:
-    """Remove the FILE from words and return it: the one that is no value of an option of run.py."""
+    """Remove the FILE from words and return it: the word that belongs to none of the options of run.py."""
     reader = make_parser("choose.py")
     reader.add_argument("file", nargs="?", type=path_or_pattern)
     file: str | None = reader.parse_args(words).file

@@ -148,7 +148,7 @@ class Conductor:
                 for contender in draw_order(race.running, by_label):
                     job = by_label[contender.job]
                     seconds = self._take_turn(race, contender, job, number)
-                    # Of a point that has failed, there is no result, and the chain is that of the results.
+                    # A point that has failed has no result, and the chain is that of the results.
                     measured[contender] = [*measured[contender], *seconds] if seconds else []
                     if self._has_failed(job):
                         for arguments in job.points:

@@ -29,7 +29,7 @@ def take_url(words: Sequence[str], *given: str) -> list[str]:
     `given` are words that the command adds. UserError where no server can be meant.
     """
     kept, url = _split(words)
-    sys.argv[1:] = map(without_password, _split(sys.argv[1:])[0])  # they are stored with results
+    sys.argv[1:] = map(hide_password, _split(sys.argv[1:])[0])  # they are stored with results
     if url is None:
         return kept
     if LOCAL not in (*kept, *given):
@@ -38,13 +38,13 @@ def take_url(words: Sequence[str], *given: str) -> list[str]:
     return kept
 
 
-def without_password(word: str) -> str:
+def hide_password(word: str) -> str:
     """Return a word of a command line without the password of a server, where it has one."""
     is_of_server = any(f"{scheme}://" in word for scheme in _SCHEMES) or "password=" in word
-    return _PASSWORD.sub(_without, word) if is_of_server else word
+    return _PASSWORD.sub(_hide, word) if is_of_server else word
 
 
-def _without(found: "re.Match[str]") -> str:
+def _hide(found: "re.Match[str]") -> str:
     return found[2] or f"{found[1]}@"
 
 
