@@ -42,10 +42,7 @@ SERVER = "server's COPY"
 
 
 def cases(args: argparse.Namespace) -> Iterator[Case]:
-    with empty_folder() as folder, temporary_server() as server:
-        with server.connect() as connection:
-            connection.execute("CREATE EXTENSION vector")
-            catalog.prepare(connection)
+    with vector_server() as (folder, server):
         for dimension in args.dimensions:
             rows = args.rows or args.megabytes * 10**6 // VectorColumn(dimension).row_bytes
             loads = Loads(server, open_rows(write_npy(folder, rows, dimension)))
@@ -57,6 +54,16 @@ def cases(args: argparse.Namespace) -> Iterator[Case]:
             }.items():
                 measured = {way: partial(loads.measure, load) for way, load in ways.items()}
                 yield Case(f"{rows:,} rows x {dimension}, {condition}", measured, base=SERVER)
+
+
+@contextmanager
+def vector_server() -> Iterator[tuple[Path, LocalServer]]:
+    """Have a folder for files, and a server with pgvector and the plug-ins' schema."""
+    with empty_folder() as folder, temporary_server() as server:
+        with server.connect() as connection:
+            connection.execute("CREATE EXTENSION vector")
+            catalog.prepare(connection)
+        yield folder, server
 
 
 class Loads:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from ann_benchmarks.algorithms.postgres import catalog
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.table import VectorColumn
 from ann_benchmarks.algorithms.postgres.table.loading import load_whole
@@ -13,8 +12,8 @@ from ann_benchmarks.algorithms.postgres.table.reading import VectorTable, copy_t
 from ann_benchmarks.data.vectors.opening import open_rows
 
 from .harness import Case, Figures, Goal
-from .loading import write_npy
-from .serving import cost_of, empty_folder, temporary_server
+from .loading import vector_server, write_npy
+from .serving import cost_of
 
 GOAL = Goal("rows/s", least=0.3)
 OPTIONS = {"dimensions": [96, 768], "megabytes": 400}
@@ -23,10 +22,7 @@ SERVER = "server's COPY"
 
 
 def cases(args: argparse.Namespace) -> Iterator[Case]:
-    with empty_folder() as folder, temporary_server() as server:
-        with server.connect() as connection:
-            connection.execute("CREATE EXTENSION vector")
-            catalog.prepare(connection)
+    with vector_server() as (folder, server):
         for dimension in args.dimensions:
             column = VectorColumn(dimension)
             rows = args.megabytes * 10**6 // column.row_bytes

@@ -29,7 +29,7 @@ def add_table_options(parser: "argparse.ArgumentParser | argparse._ArgumentGroup
         "--sample",
         type=positive_int,
         metavar="ROWS",
-        help="about so many rows, drawn at random (default all)",
+        help="draw about this many rows at random (default all)",
     )
 
 

@@ -221,8 +221,8 @@ def described(name: str, dataset: Dataset, request: Request) -> Data:
 def requested_definitions(request: Request, configs: Sequence[Config], data: Data) -> list[Definition]:
     """Return the definitions for a dataset, with the run groups of an experiment instead of the configs'.
 
-    Algorithms of an experiment that have no definition for the dataset are left out, all of which is an
-    error. The index that somebody has is left out where another definition makes the same one.
+    Algorithms of an experiment that have no definition for the dataset are left out; it is an error if none
+    is left. The index that somebody has is left out where another definition makes the same one.
     """
     configs = replace_run_groups(configs, request.run_groups)
     names = request.algorithm

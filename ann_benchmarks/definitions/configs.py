@@ -104,7 +104,7 @@ def add_own_index(configs: Sequence[Config], algorithm: str, arguments: Mapping[
 
     Its single point has the query arguments of the first run group of `algorithm`.
     """
-    # A list would be several values, of which each makes an index.
+    # config.yml expands a list to several indexes; here it is one value.
     one_of_each = {name: [value] if isinstance(value, list) else value for name, value in arguments.items()}
 
     def own(entry: dict[str, Any]) -> dict[str, Any]:

@@ -137,7 +137,7 @@ def _hide_password(error: psycopg.Error, url: str) -> str:
 
 
 class _OpenTable:
-    """A table with its columns, of which a transaction sees one state."""
+    """A table with its columns, as one transaction sees it."""
 
     def __init__(self, connection: psycopg.Connection[Any], source: VectorTable) -> None:
         self._connection, self._source, self._table = connection, source, source.table

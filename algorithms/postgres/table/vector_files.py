@@ -15,7 +15,7 @@ class DenseWriter:
     """Writes an NPY file of rows whose number is not known yet; the first row gives the dimension."""
 
     type: Any = np.float32
-    head = 4  # bytes before the numbers, of which the first rows' are those of all
+    head = 4  # bytes before the numbers; all rows have those of the first
 
     def __init__(self, folder: Path, needs_angles: bool) -> None:
         self.path = folder / "vectors.npy"

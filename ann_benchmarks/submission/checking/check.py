@@ -81,7 +81,7 @@ def check_bundle(
 
 
 def read_records(folder: Path, files: Sequence[str], findings: Findings) -> list[Record]:
-    """Read the records of workloads that write, of which nothing else is checked."""
+    """Read the records of workloads that write; nothing else of them is checked."""
     found = []
     for file in files:
         try:
