@@ -66,16 +66,20 @@ def save_parts(vectors: np.ndarray) -> str:
 # ---- what is made
 
 
-def test_queries_are_held_out(small_blocks: None) -> None:
-    create_own("mine", OwnVectors(save_npy(VECTORS), "angular", queries=50), neighbors=20)
+@pytest.mark.parametrize("kept", [0, 50])
+def test_queries_are_held_out_or_stay_in_the_training_set(kept: int, small_blocks: None) -> None:
+    rows = 550 + kept
+    own = OwnVectors(save_npy(VECTORS), "angular", queries=50, keeps_queries=kept > 0)
+    create_own("mine", own, neighbors=20)
     dataset, dimension = get_dataset("mine")
     train, test = dataset.train(), dataset.test()
     assert dimension == 8 and isinstance(train, np.memmap) and train.dtype == np.float32
-    assert dataset.attrs == {"distance": "angular", "dimension": 8, "point_type": "float", "type": "dense"}
-    assert train.shape == (550, 8) and test.shape == (50, 8)
+    facts = {"distance": "angular", "dimension": 8, "point_type": "float", "type": "dense"}
+    assert dataset.attrs == facts | ({"queries_in_train": kept} if kept else {})
+    assert train.shape == (rows, 8) and test.shape == (50, 8)
     together = np.concatenate((train, test))
     np.testing.assert_array_equal(np.unique(together, axis=0), np.unique(VECTORS, axis=0))
-    every = candidate_distances("angular", test, train, np.tile(np.arange(550), (50, 1)))
+    every = candidate_distances("angular", test, train, np.tile(np.arange(rows), (50, 1)))
     np.testing.assert_array_equal(dataset["neighbors"], np.argsort(every, axis=1, kind="stable")[:, :20])
     np.testing.assert_array_equal(dataset.true_distances(20), np.sort(every, axis=1)[:, :20])
 

@@ -81,12 +81,19 @@ def parse_arguments() -> argparse.Namespace:
         "--test", metavar="FILE", type=path_or_pattern, help="the queries, in a file of their own"
     )
     queries.add_argument(
-        "--queries", type=positive_int, help=f"how many rows to hold out as queries (default {QUERIES})"
+        "--queries", type=positive_int, help=f"how many rows become queries (default {QUERIES})"
+    )
+    own.add_argument(
+        "--query-source",
+        choices=["held-out", "rows"],
+        help="held-out (default): rows that become queries leave the training set; rows: they stay in it",
     )
     own.add_argument(
         "--distance", metavar="METRIC", help=f"{', '.join(METRICS)}; cosine, l2 and dot are understood"
     )
-    own.add_argument("--seed", type=seed, default=1, help="chooses the rows held out (default %(default)s)")
+    own.add_argument(
+        "--seed", type=seed, default=1, help="chooses the rows that become queries (default %(default)s)"
+    )
     own.add_argument(
         "--in-place",
         action="store_true",
@@ -165,6 +172,7 @@ def parse_arguments() -> argparse.Namespace:
         (is_own, args.attributes, "--filters FILE.yml needs --attributes FILE.parquet"),
         (args.scheduler, not args.filters, "a cluster does not search under filters; leave --scheduler out"),
         (args.train, args.name, "--train needs --name"),
+        (args.query_source, args.name and not args.test, "--query-source needs --name, and no --test"),
         (args.json, args.list, "--json needs --list"),
         (args.output or args.dtype, args.convert, "--output and --dtype need --convert"),
         (args.scheduler, args.ground_truth or args.in_place, "--scheduler needs --ground-truth"),
@@ -213,7 +221,8 @@ def main() -> int:
 
 def create(args: argparse.Namespace) -> None:
     """Make a dataset of one's own vectors, with filters if there are any; these are checked first."""
-    own = OwnVectors(args.train, metric_of(args.distance), args.test, args.queries, args.seed)
+    keeps_queries = args.query_source == "rows"
+    own = OwnVectors(args.train, metric_of(args.distance), args.test, args.queries, args.seed, keeps_queries)
     filters = (
         read_new_filters(FilterFiles(args.attributes, Path(args.filters)), own) if args.attributes else None
     )

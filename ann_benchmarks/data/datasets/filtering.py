@@ -158,9 +158,10 @@ def read_new_filters(files: FilterFiles, own: OwnVectors) -> OwnFilters:
             " --add-filters"
         )
     vectors, queries = own.open()
-    removed = own.held_out(vectors.label, len(vectors))
-    count = len(queries) if queries is not None else len(removed)
+    chosen = own.query_rows(vectors.label, len(vectors))
+    count = len(queries) if queries is not None else len(chosen)
     found = read_own_filters(files.attributes, files.filters, len(vectors), count)
+    removed = own.removed(chosen)
     kept = {name: attribute.drop_rows(removed) for name, attribute in found.attributes.items()}
     found = OwnFilters(kept, found.sets)
     _check_matches(files, found, len(vectors) - len(removed))

@@ -40,7 +40,8 @@ _MANY_ARRAYS = (".hdf5", ".h5", ".npz")
 class OwnVectors:
     """Where the vectors are: FILE, FILE:KEY or a pattern of files, of any format that `vectors` reads.
 
-    Queries come from `test`, or are `queries` rows of `train`, chosen by `seed` and taken out of it.
+    Queries come from `test`, or are `queries` rows of `train`, chosen by `seed` and taken out of it unless
+    `keeps_queries`.
     """
 
     train: str
@@ -48,6 +49,7 @@ class OwnVectors:
     test: str | None = None
     queries: int | None = None
     seed: int = 1
+    keeps_queries: bool = False
 
     def open(self) -> tuple[Rows, Rows | None]:
         """Open vectors and queries; UserError where they do not fit together."""
@@ -66,7 +68,11 @@ class OwnVectors:
         """Whether the vectors are sparse ones, which are copied."""
         return is_sparse_file(Path(self.train))
 
-    def held_out(self, label: str, rows: int, neighbors: int = 0) -> np.ndarray:
+    def removed(self, chosen: np.ndarray) -> np.ndarray:
+        """Return which rows leave the training set when the `chosen` ones become queries."""
+        return chosen[:0] if self.keeps_queries else chosen
+
+    def query_rows(self, label: str, rows: int, neighbors: int = 0) -> np.ndarray:
         """Return which of so many rows become queries, ascending; UserError where too few are left.
 
         `neighbors` is how many rows each query must have.
@@ -101,11 +107,11 @@ def create_own(name: str, own: OwnVectors, neighbors: int = NEIGHBORS, force: bo
 def _create_dense(path: Path, own: OwnVectors, neighbors: int) -> None:
     vectors, own_queries = own.open()
     rows, dimension = vectors.shape
-    held_out = own.held_out(vectors.label, rows, neighbors)
-    count = len(held_out) if own_queries is None else len(own_queries)
-    rows -= len(held_out)
-    shapes = (rows, dimension), (count, dimension)
-    blocks = _blocks(vectors, own_queries, held_out, own.metric)
+    chosen = own.query_rows(vectors.label, rows, neighbors)
+    count = len(chosen) if own_queries is None else len(own_queries)
+    removed = own.removed(chosen)
+    shapes = (rows - len(removed), dimension), (count, dimension)
+    blocks = _blocks(vectors, own_queries, chosen, removed, own.metric)
     write_dense(path, own.metric, shapes, STORED[own.metric in BIT_METRICS], blocks, neighbors)
 
 
@@ -116,11 +122,11 @@ def _create_sparse(path: Path, own: OwnVectors, neighbors: int) -> None:
         )
     with ExitStack() as stack:
         rows = stack.enter_context(opened_sparse(Path(own.train), path.parent))
-        held_out = own.held_out(rows.label, len(rows), neighbors)
-        queries = rows[held_out]
+        chosen = own.query_rows(rows.label, len(rows), neighbors)
+        queries = rows[chosen]
         if own.test is not None:
             queries = stack.enter_context(opened_sparse(Path(own.test), path.parent))[:]
-        copy_sparse(path, own.metric, rows, queries, held_out, neighbors)
+        copy_sparse(path, own.metric, rows, queries, own.removed(chosen), neighbors)
 
 
 def create_in_place(name: str, own: OwnVectors, force: bool = False) -> None:
@@ -200,14 +206,14 @@ def check_name(name: str, force: bool) -> None:
 
 
 def _blocks(
-    vectors: Rows, own_queries: Rows | None, removed: np.ndarray, metric: str
+    vectors: Rows, own_queries: Rows | None, chosen: np.ndarray, removed: np.ndarray, metric: str
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     if own_queries is not None:
         for _, block in _usable(own_queries, metric):
             yield block[:0], block
     for start, block in _usable(vectors, metric):
-        here = removed[np.searchsorted(removed, start) : np.searchsorted(removed, start + len(block))] - start
-        yield np.delete(block, here, axis=0), block[here]
+        here = chosen[np.searchsorted(chosen, start) : np.searchsorted(chosen, start + len(block))] - start
+        yield np.delete(block, here, axis=0) if len(removed) else block, block[here]
 
 
 def _usable(vectors: Rows, metric: str) -> Iterator[tuple[int, np.ndarray]]:
