@@ -7,13 +7,18 @@ the datasets are the same, number for number, without that library.
 
 import random
 import re
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.common.sparse import SparseVectors, joined
 
 from .write import NEIGHBORS, write_dense, write_sets, write_sparse
@@ -76,27 +81,24 @@ class _Clusters:
 
     def draw(self, rows: int, stream: int) -> Iterator[np.ndarray]:
         """Blocks of float32 points of one stream of random numbers, `rows` in all."""
-        for number, start in enumerate(range(0, rows, self.block)):
-            yield self._points(min(self.block, rows - start), self._draws(stream, number))
+        return _drawn_blocks(partial(self._points, stream), rows, self.block)
 
     def _draws(self, stream: int, block: int) -> np.random.RandomState:
         return np.random.RandomState([*self.seed, stream, block])
 
-    def _points(self, rows: int, draw: np.random.RandomState) -> np.ndarray:
+    def _points(self, stream: int, block: int, rows: int) -> np.ndarray:
+        draw = self._draws(stream, block)
         latent = self._members(rows, draw)
         between = np.flatnonzero(draw.rand(rows) < BETWEEN)
         share = draw.rand(len(between), 1)
         latent[between] = share * latent[between] + (1 - share) * self._members(len(between), draw)
-        points = _round_to_grid(latent) @ self.directions
-        points += NOISE * draw.randn(rows, self.dimension)
+        points = _round_to_grid(latent) @ self.directions + NOISE * draw.randn(rows, self.dimension)
         return points.astype(np.float32)
 
     def _members(self, rows: int, draw: np.random.RandomState) -> np.ndarray:
         cluster = np.searchsorted(self.cumulative, draw.rand(rows))
-        points: np.ndarray = self.centres[cluster] + self.widths[cluster] * draw.randn(
-            rows, len(self.directions)
-        )
-        return points
+        drawn = draw.randn(rows, len(self.directions))
+        return np.asarray(self.centres[cluster] + self.widths[cluster] * drawn)
 
 
 def _round_to_grid(values: np.ndarray) -> np.ndarray:
@@ -112,13 +114,28 @@ def uniform_blocks(rows: int, dimension: int, queries: int) -> Iterator[tuple[np
     """
     size = max(64, min(4096, 2**22 // dimension))
     nothing = np.empty((0, dimension), np.float32)
+
+    def unit_vectors(stream: int, block: int, count: int) -> np.ndarray:
+        draw = np.random.Generator(np.random.Philox([rows, dimension, stream, block]))
+        # In float64, whose sums round to the same float32 in whatever order a machine adds.
+        drawn = draw.random((count, dimension))
+        return (drawn / np.sqrt(np.square(drawn).sum(axis=1, keepdims=True))).astype(np.float32)
+
     for stream, number in ((1, queries), (2, rows)):
-        for block, start in enumerate(range(0, number, size)):
-            draw = np.random.Generator(np.random.Philox([rows, dimension, stream, block]))
-            # In float64, whose sums round to the same float32 in whatever order a machine adds.
-            drawn = draw.random((min(size, number - start), dimension))
-            values = (drawn / np.sqrt(np.square(drawn).sum(axis=1, keepdims=True))).astype(np.float32)
+        for values in _drawn_blocks(partial(unit_vectors, stream), number, size):
             yield (nothing, values) if stream == 1 else (values, nothing)
+
+
+def _drawn_blocks(draw: Callable[[int, int], np.ndarray], rows: int, size: int) -> Iterator[np.ndarray]:
+    """Give draw(number of the block, its rows) of every block in order; all cores draw."""
+    ahead: deque[Future[np.ndarray]] = deque()
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(usable_cores()) as pool:
+        for number, start in enumerate(range(0, rows, size)):
+            ahead.append(pool.submit(draw, number, min(size, rows - start)))
+            if len(ahead) > 2 * usable_cores():
+                yield ahead.popleft().result()
+        for block in ahead:
+            yield block.result()
 
 
 class SparseDraws:
