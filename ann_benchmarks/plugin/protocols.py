@@ -10,7 +10,7 @@ import numpy as np
 __all__ = [
     "Answers", "Changes", "Clients", "NoWatch", "PlanAnswers", "PlanComparison", "PreparedQueries",
     "SearchedArgument", "ServerMonitor", "Watch", "Writable", "Writers", "Writes", "client_facts",
-    "dashboard_panels", "freeze_answers", "server_processes", "settle",
+    "dashboard_panels", "server_processes",
 ]  # fmt: skip
 
 
@@ -107,11 +107,7 @@ class Writers(Protocol):
 
 
 class Writable(Protocol):
-    """A table with its index, which is dropped when it is closed.
-
-    Where others than the server that is written to answer queries, it also has `settle()` and
-    `freeze_answers()`, which the functions of these names call.
-    """
+    """A table with its index, which is dropped when it is closed."""
 
     def open_writers(self, writers: int, beside_queries: bool = False) -> Writers:
         """Start this many."""
@@ -133,21 +129,6 @@ class Writable(Protocol):
 
     def close(self) -> None:
         """Drop it."""
-
-
-def settle(table: Writable) -> None:
-    """Wait until answers are of all that was written; without the method settle(), they always are."""
-    getattr(table, "settle", lambda: None)()
-
-
-def freeze_answers(table: Writable) -> AbstractContextManager[Callable[[], Mapping[str, float]]]:
-    """Have answers be those of this moment within; give what returns how far they are behind the writes.
-
-    Without the method of that name, they are not behind.
-    """
-    hold: Callable[[], AbstractContextManager[Callable[[], Mapping[str, float]]]] | None
-    hold = getattr(table, "freeze_answers", None)
-    return nullcontext(dict) if hold is None else hold()
 
 
 class Watch(Protocol):
