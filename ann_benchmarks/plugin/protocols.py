@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 __all__ = [
-    "Answers", "Changes", "Clients", "NoWatch", "PlanAnswers", "PlanComparison", "PreparedQueries",
+    "Answers", "Changes", "Clients", "NoWatch", "PreparedQueries",
     "SearchedArgument", "ServerMonitor", "Watch", "Writable", "Writers", "Writes", "client_facts",
     "dashboard_panels", "server_processes",
 ]  # fmt: skip
@@ -178,29 +178,6 @@ class ServerMonitor(Protocol):
 
     def close(self) -> None:
         """End it."""
-
-
-class PlanAnswers(Protocol):
-    """How the first of some queries were answered by one way to plan them.
-
-    `way` names it, `plan` says which plans it has led to: both are the plug-in's own words. `seconds` (m,)
-    and `ids`, a sequence a query, are of the first m queries.
-    """
-
-    way: str
-    plan: str
-    seconds: Sequence[float]
-    ids: Sequence[Sequence[int]]
-
-
-class PlanComparison(Protocol):
-    """Answers by every plan that differs, the planner's own choice first, and what else to store.
-
-    Those with fewer answers than the first are slower than it, and were left out after those.
-    """
-
-    answers: Sequence[PlanAnswers]
-    facts: Mapping[str, Any]
 
 
 class SearchedArgument(Protocol):
