@@ -111,11 +111,8 @@ def test_an_experiment_on_one_server_is_not_complete_on_shards():
 
 
 def test_each_kind_of_servers_that_an_experiment_compares_has_a_series():
-    run = {"shards": ["none", 2, 4], "shard-engine": "client,routed", "shard-probes": [1, 4]}
-    on_shards = [
-        *("", "shards2-client", "shards2-routed1"),
-        *("shards4-client", "shards4-routed1", "shards4-routed4"),
-    ]
+    run = {"shards": ["none", 2, 4], "shard-engine": "client,fdw"}
+    on_shards = [*("", "shards2-client", "shards2-fdw", "shards4-client", "shards4-fdw")]
     assert complete._step({"run": run}).servers == on_shards
     assert complete._step({"run": {"replicas": "none,2"}}).servers == ["", "replicas2"]
     through = {"pooler": ["none", "pgbouncer:session", "pgbouncer:transaction"], "pool-size": [2, 8]}

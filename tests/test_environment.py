@@ -288,10 +288,7 @@ def test_servers_that_share_a_memory_differently_are_other_servers():
         assert replace(job, procedure=procedure).facts_of_servers == divided
 
 
-def test_an_exact_search_of_some_shards_is_not_exact():
+def test_an_exact_search_of_some_rows_is_not_exact():
     definition = Definition("exact", "C", "m", "t", [], [[]], False)
-    for probes, finds_all in ((None, True), (4, True), (3, False)):
-        shards = Shards(4, "routed", probes=probes)
-        assert Job(replace(definition, servers=shards), [[]], "d", 10).finds_all == finds_all
     filtered = Procedure(filter="uniform:0.1", post_filter=2.0)
     assert not Job(definition, [[]], "d", 10, filtered).finds_all

@@ -173,24 +173,6 @@ def test_the_answer_says_what_the_defaults_lose():
     assert "returns 40% of the rows that there are to return at 1%" in said([rare])["Default settings"]
 
 
-def test_the_answer_says_where_the_planner_is_wrong_in_every_result():
-    bad = {"planner_regret": 4.2, "planner_best": "Sort over Bitmap Heap Scan"}
-
-    def planned(recall=0.96, **more):
-        return make_filtered("a", "uniform:0.01", 100, recall, **bad | more)
-
-    text = said([planned(), planned(0.99)])["The planner"]
-    assert "4.2 times as long with a under uniform:0.01 (Sort over Bitmap Heap Scan)" in text
-    for damaged in ("x" * 10**6, ["y" * 999] * 999):
-        text = said([planned(planner_best=damaged)])["The planner"]
-        assert len(text) < 500 and " ... " in text
-    assert "The planner" not in said([planned(), planned(0.99, planner_regret=1.2)])
-    for low, is_said in ((1.0, False), (1.2, True)):
-        chance = [planned(planner_regret_low=low, planner_regret_high=9.0)]
-        assert f"4.2 ({low:g} to 9)" in filter_tables(view_filters(chance, 0.95))[0].rows[0]
-        assert ("The planner" in said(chance)) == is_said
-
-
 def test_results_of_another_load_are_not_compared_and_this_is_said():
     runs = [*sweep(2, ("uniform",)), make_filtered("z", HALF, 1e6, clients=16)]
     text = said(runs)["Which strategy under filters"]

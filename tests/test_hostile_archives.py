@@ -1,9 +1,7 @@
 """Archives that are damaged, or made to do harm: refused on one line, soon, in little memory."""
 
 import io
-import resource
 import signal
-import struct
 import subprocess
 import sys
 import tarfile
@@ -53,18 +51,13 @@ def tarred(compression: str = "", files: dict[str, bytes] = FILES, **changes: ob
     return content.getvalue()
 
 
-def debian(data: bytes, name: str = "data.tar", size: str = "", before: bytes = b"") -> bytes:
-    header = f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{size or len(data):<10}`\n".encode()
-    return b"!<arch>\n" + before + header + data
-
-
-def with_size(tar: bytes, size: bytes) -> bytes:
-    """A tar whose first header has this field for a size, and the checksum that belongs to it."""
-    header = bytearray(tar[:512])
-    header[124:136] = size
-    header[148:156] = b" " * 8
-    header[148:156] = b"%06o\0 " % sum(header)
-    return bytes(header) + tar[512:]
+def debian(data: bytes, name: str = "data.tar") -> bytes:
+    """A Debian package of version 2.0: an `ar` archive of these three entries, padded to even sizes."""
+    content = b"!<arch>\n"
+    for each, body in (("debian-binary", b"2.0\n"), ("control.tar", tarred(files={})), (name, data)):
+        header = f"{each:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(body):<10}`\n".encode()
+        content += header + body + b"\n" * (len(body) % 2)
+    return content
 
 
 WHOLE = {
@@ -158,43 +151,15 @@ def test_every_byte(tmp_path: Path, kind: str) -> None:
             harm(tmp_path / "x", whole[:place] + bytes([value]) + whole[place + 1 :])
 
 
-def zip_with_mode(mode: int) -> bytes:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        info = zipfile.ZipInfo("lib/thing.so")
-        info.external_attr = mode << 16
-        archive.writestr(info, b"x")
-    return content.getvalue()
-
-
-def many_entries(number: int) -> bytes:
-    """A zip whose table of contents has this many entries, without what they name."""
-    entry = struct.pack("<4s4B4HL2L5H2L", b"PK\x01\x02", *[0] * 8, *[0] * 3, 1, *[0] * 6) + b"a"
-    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 0, 0, number * len(entry), 0, 0)
-    return b"PK\x03\x04" + entry * number + end
-
-
 NAMES = ["../x.so", "a/../../x.so", "/etc/x.so", "..", "a\x1b[2Jb.so", "a\nb.so", "..\\x.so"]
 HOSTILE: dict[str, Callable[[], bytes]] = {
     **{f"zip: {name!a}": lambda name=name: zipped({name: b""}) for name in NAMES},
     **{f"tar: {name!a}": lambda name=name: tarred(files={name: b""}) for name in NAMES},
-    **{f"tar: {kind!r}": lambda kind=kind: tarred(type=kind) for kind in (tarfile.CHRTYPE, tarfile.BLKTYPE)},
-    "tar: a pipe": lambda: tarred(type=tarfile.FIFOTYPE),
-    "zip: a device": lambda: zip_with_mode(0o020644),
-    "zip: a pipe": lambda: zip_with_mode(0o010644),
-    "zip: entries": lambda: many_entries(300_000),
     "tar: members": lambda: tarred("gz", {f"{number}": b"" for number in range(501)}),
-    "tar: a size below zero": lambda: with_size(tarred(), b"\xff" * 12),
-    "tar: back to the beginning": lambda: with_size(tarred(), b"\xff" * 10 + b"\xfe\x00"),
-    "tar: a size of 8 GiB": lambda: with_size(tarred(), b"77777777777\0"),
-    "tar: an endless size": lambda: with_size(tarred(), b"\x80" + b"\xff" * 11),
-    "tar: a large header": lambda: with_size(tarred(type=tarfile.XHDTYPE), b"00077777777\0"),
-    "deb: a size below zero": lambda: debian(b"", "other", "-60"),
-    "deb: data below zero": lambda: debian(b"", "data.tar", "-1"),
-    "deb: no number": lambda: debian(b"", "data.tar", "1_0"),
-    "deb: far away": lambda: debian(b"", "other", "9999999999"),
-    "deb: another deb in it": lambda: debian(debian(tarred())),
+    "tar: large members": lambda: tarred("gz", {"lib/thing.so": bytes(3 << 20)}),
+    "zip: large members": lambda: zipped({"lib/thing.so": bytes(3 << 20)}),
     "deb: nothing": lambda: b"!<arch>\n",
+    "deb: no tar": lambda: debian(b"x" * 512),
 }
 
 
@@ -202,35 +167,12 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
 def test_what_was_made_to_do_harm_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
-    monkeypatch.setattr(bounds, "_MOST_MEMBERS", 500)
+    monkeypatch.setattr(bounds, "_MOST_FILES", 500)
+    monkeypatch.setattr(bounds, "_MOST_BYTES", 2 << 20)
     folder = tmp_path / "a/b/c"
     folder.mkdir(parents=True)
     assert harm(folder / "x", HOSTILE[case]())
     assert {path.name for path in tmp_path.rglob("x*")} == {"x"}
-
-
-@pytest.mark.parametrize("kind", ["gz", "xz", "zip", "deb"])
-def test_bombs_are_not_read_to_their_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """Of a ratio beyond that of any release, and many times larger than what is read of it."""
-    most = 8 << 20
-    monkeypatch.setattr(bounds, "_SMALL", most)
-    monkeypatch.setattr(bounds, "_MOST_RATIO", 50)
-    bomb = {"lib/thing.so": bytes(64 << 20)}
-    content = zipped(bomb) if kind == "zip" else tarred("xz" if kind == "deb" else kind, bomb)
-    path = tmp_path / "x"
-    path.write_bytes(debian(content, "data.tar.xz") if kind == "deb" else content)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for read in (lambda: read_archive(path), lambda: unpack(path, fresh(path), lambda member: True)):
-        with pytest.raises(PostgresError, match="it unpacks to more than 8 MB"):
-            read()
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    assert grown < 32 << 10  # KiB
-    assert sum(made.stat().st_size for made in tmp_path.rglob("*.so")) <= most
-
-
-def test_an_archive_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "_MOST_PACKED", 100)
-    assert "it has more than" in harm(tmp_path / "x", WHOLE["stored zip"])
 
 
 @pytest.mark.parametrize(
@@ -250,10 +192,9 @@ def test_versions_and_libraries_that_lead_elsewhere(tmp_path: Path, control: byt
 
 
 def test_the_command_refuses_on_one_line(tmp_path: Path) -> None:
-    """The package of 68 bytes that was read for ever, and a wheel that is damaged in the middle."""
+    """A package without data, and a wheel that is damaged in the middle."""
     package, wheel = tmp_path / "x.deb", tmp_path / "x.whl"
-    package.write_bytes(debian(b"", "other", "-60"))
-    assert package.stat().st_size == 68
+    package.write_bytes(debian(b"", "other"))
     content = bytearray(zipped({"p/pginstall/bin/postgres": bytes(range(256)) * 1000}))
     content[len(content) // 2] ^= 0xFF
     wheel.write_bytes(content)

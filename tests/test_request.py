@@ -15,7 +15,7 @@ from ann_benchmarks.commands import choose
 from ann_benchmarks.commands.run import main
 from ann_benchmarks.common.cli import run_command
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.definitions.servers import ONE_SERVER, POOLERS, ROUTED, Pooled, Replicas, Shards
+from ann_benchmarks.definitions.servers import ONE_SERVER, POOLERS, Pooled, Replicas, Shards
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.run import checks
 from ann_benchmarks.run.checks import EXCLUSIONS, NEEDS, check_request, is_given
@@ -42,11 +42,6 @@ def requested(words: str = "") -> Request:
         ("--replicas none", [ONE_SERVER]),
         ("--shards 4 --shard-engine client,fdw,client", [Shards(4, "client"), Shards(4, "fdw")]),
         ("--shards none,1,1", [ONE_SERVER, Shards(1, "fdw")]),
-        ("--shards 2 --shard-engine routed", [Shards(2, ROUTED, probes=1)]),
-        (
-            "--shards 2,4 --shard-engine routed --shard-probes 1,4",
-            [Shards(2, ROUTED, probes=1), Shards(4, ROUTED, probes=1), Shards(4, ROUTED, probes=4)],
-        ),
         ("--shards 4 --filter uniform:0.1 --post-filter 3", [Shards(4, "fdw")]),
         (
             f"--pooler none,{SESSION},{TRANSACTION} --pool-size 2,8",
@@ -142,7 +137,7 @@ def test_a_request_does_not_change_and_every_row_names_options() -> None:
         ("--replicas 2 --clients 4 --shards 2", "--replicas cannot be combined with --shards"),
         (f"--replicas 2 --clients 4 --pooler none,{SESSION}", "--replicas cannot be combined with --pooler"),
         ("--replicas 2 --build-only", "--replicas cannot be combined with --build-only"),
-        ("--replicas 2 --workload inserts", "--replicas .* with --workload inserts: nobody queries"),
+        ("--replicas 2 --workload inserts", "--replicas .* with --workload: a table that is written to"),
         (f"--replicas 2 --clients 4 {ELSEWHERE}", "--replicas cannot be combined with --scheduler"),
         # One needs another.
         *(
@@ -154,8 +149,6 @@ def test_a_request_does_not_change_and_every_row_names_options() -> None:
         ("--post-filter 3", "--post-filter says how filtered queries are answered: add --filter"),
         ("--shard-engine fdw", "--shard-engine says what asks the shards: add --shards N"),
         ("--shards none --shard-engine fdw", "says what asks the shards: add --shards N"),
-        ("--shard-probes 2", "says how many shards a query asks: add --shards N"),
-        ("--shards 4 --shard-probes 2", "is for the engine routed: add --shard-engine routed"),
         ("--pool-size 2", "counts the connections that clients share: add --pooler NAME"),
         ("--replicas 2", "--replicas needs clients for several servers: add --clients 32"),
         ("--writers 2", "--writers says how a workload writes: add --workload"),
@@ -168,8 +161,6 @@ def test_a_request_does_not_change_and_every_row_names_options() -> None:
         ("--clients 2 --slo p99:200ms --duration 1", "in 1 s, --slo p99:200ms .*--duration of 4.05 s or"),
         ("--workload inserts --loaded 1", "leaves no row to insert"),
         ("--workload writes --clients 5 --write-rate 5 --loaded 0", "needs rows to begin with"),
-        ("--shards 4 --shard-engine routed --shard-probes 2,5", "probes 5: a query cannot ask more than 4"),
-        ("--shards 2,8 --shard-engine routed --shard-probes 4", "4: a query cannot ask as many of 2 shards"),
         (f"--pooler {SESSION} --pool-size 2", "in session mode each client has a server connection"),
         ("--replicas 2 --clients 1,4", "--replicas 2 needs a client for each: 1 client cannot"),
         ("--docker-tag a:1", "--docker-tag names images"),

@@ -86,7 +86,7 @@ def test_more_servers_than_one_machine_has_need_a_list(monkeypatch):
     assert len(hosts_of(1000)) == 1000
 
 
-@pytest.mark.parametrize("engine", ["fdw", "fdw-naive", "client", "routed"])
+@pytest.mark.parametrize("engine", ["fdw", "fdw-naive", "client"])
 def test_answers_are_those_of_one_server(hosts, engine):
     with fitted(None) as algorithm:
         true = algorithm.time_queries(QUERIES, K)[1]

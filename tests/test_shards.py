@@ -10,7 +10,6 @@ import numpy as np
 import psutil
 import pytest
 
-from ann_benchmarks.algorithms.clustering.settings import METRICS
 from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres import catalog, servers
@@ -20,15 +19,14 @@ from ann_benchmarks.algorithms.postgres.index import fitting
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 from ann_benchmarks.algorithms.postgres.topology import fdw
-from ann_benchmarks.algorithms.postgres.topology.dealing import ShardRows
 from ann_benchmarks.algorithms.postgres.topology.engines import check_settings
 from ann_benchmarks.algorithms.postgres.topology.fdw import sent_by_fdw, startup_options
 from ann_benchmarks.algorithms.postgres.topology.scattered import MergedAnswer
-from ann_benchmarks.algorithms.postgres.topology.shard import Shard
+from ann_benchmarks.algorithms.postgres.topology.shard import Shard, ShardRows
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition, apply_servers
 from ann_benchmarks.definitions.servers import ENGINES as ALL_ENGINES
-from ann_benchmarks.definitions.servers import ROUTED, Shards, every_shards
+from ann_benchmarks.definitions.servers import Shards, every_shards
 from ann_benchmarks.jobs.events import PointDone
 from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
 from ann_benchmarks.load.request import Load
@@ -182,8 +180,6 @@ def test_exact_answers_are_those_of_one_server(shards, metric):
     with fitted("", PGVectorExact(metric), train=train) as alone:
         true = known(alone.time_queries(queries, K)[1])
     for engine in ENGINES:
-        if engine == ROUTED and metric not in METRICS:
-            continue
         with fitted(engine, PGVectorExact(metric), train=train) as algorithm:
             assert known(algorithm.time_queries(queries, K)[1]) == true, engine
             if metric != "euclidean":
@@ -229,10 +225,10 @@ def test_every_shard_uses_its_index_and_the_plans_are_known(shards, form):
         with fitted(engine, hnsw(form), 150) as algorithm:
             answers[engine] = algorithm.time_queries(QUERIES, K)[1]
             facts = algorithm.get_additional()
-            assert facts["shard_build_times"] and facts["index_reused"] == (engine not in ("fdw", ROUTED))
+            assert facts["shard_build_times"] and facts["index_reused"] == (engine != "fdw")
             assert sum(facts["shard_rows"]) == len(TRAIN)
             assert facts["build_time"] == pytest.approx(sum(facts["shard_build_times"]))
-            if engine in ("client", ROUTED):
+            if engine == "client":
                 assert "Index Scan" in facts["plan"] and "shard_plans" not in facts
                 continue
             plans = json.loads(facts["shard_plans"])
@@ -347,7 +343,7 @@ def loses_the_point_with_a_shard(engine, shards):
         assert by_clients(algorithm, QUERIES)[0] == true[0]
 
 
-@pytest.mark.parametrize("engine", ["fdw", "client", ROUTED])
+@pytest.mark.parametrize("engine", ["fdw", "client"])
 def test_a_shard_that_dies_loses_the_point_and_the_next_goes_on(shards, engine):
     loses_the_point_with_a_shard(engine, shards)
 
@@ -460,11 +456,10 @@ def test_what_a_search_finds_for_one_engine_is_not_taken_by_another(monkeypatch)
         assert len(found) == 2 and all(("fdw" in one) == ("fdw" in label) for one in found)
 
 
-@pytest.mark.parametrize("engine", ["client", "routed"])
-def test_an_engine_of_clients_needs_linux_before_anything_is_loaded(monkeypatch, engine):
+def test_the_engine_of_clients_needs_linux_before_anything_is_loaded(monkeypatch):
     monkeypatch.setattr("sys.platform", "darwin")
-    with pytest.raises(PostgresError, match="the shard engines client and routed need Linux: use"):
-        PGVectorExact("euclidean").set_servers("shards", count=2, engine=engine)
+    with pytest.raises(PostgresError, match="the shard engine client needs Linux: use"):
+        PGVectorExact("euclidean").set_servers("shards", count=2, engine="client")
 
 
 def test_a_shard_has_a_folder_of_its_own_and_others_servers_are_none(monkeypatch, tmp_path):
@@ -489,18 +484,14 @@ def measured(definition, count, clients=2):
     return done.path, run
 
 
-@pytest.mark.parametrize("engine", ["fdw", "client", ROUTED])
+@pytest.mark.parametrize("engine", ["fdw", "client"])
 def test_a_point_says_on_how_many_shards_it_was_measured(shards, workspace, engine):
-    probes = 1 if engine == ROUTED else None
-    path, run = measured(replace(HNSW, servers=Shards(COUNT, engine, probes=probes)), 50)
-    assert (run.series.shards, run.series.shard_engine, run.series.shard_probes) == (COUNT, engine, probes)
-    assert path.parent.name == f"hnsw-shards2-{engine}{probes or ''}-c2"
+    path, run = measured(replace(HNSW, servers=Shards(COUNT, engine)), 50)
+    assert (run.series.shards, run.series.shard_engine) == (COUNT, engine)
+    assert path.parent.name == f"hnsw-shards2-{engine}-c2"
     assert len(run.attrs["shard_build_times"]) == COUNT
     assert run.attrs["table_blocks_hit_per_query"] > 0  # of the shards' own sessions
     assert ("coordinator_cpu_seconds_per_query" in run.attrs) == (engine == "fdw")
     if engine == "fdw":
         assert run.attrs["server_cpu_seconds_per_query"] >= run.attrs["coordinator_cpu_seconds_per_query"]
-    if engine == ROUTED:
-        assert run.attrs["shard_probes"] == 1 and 0.3 < run.attrs["searched_rows_share"] < 0.7
-    else:
-        assert run.metrics["recall"] > 0.9
+    assert run.metrics["recall"] > 0.9

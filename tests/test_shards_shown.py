@@ -141,14 +141,12 @@ def test_a_finding_of_one_server_is_not_looked_for_on_several():
     hnsw = Definition("hnsw", "C", "m", "t", [{"M": 16}], [[50]], False)
     points = [
         StepPoint("shards", Job(one, [[50]], "tiny", 10), [50], make_run("hnsw"))
-        for one in apply_servers([hnsw], every_shards([0, 2, 4], ["fdw", "client", "routed"], [1, 2]))
+        for one in apply_servers([hnsw], every_shards([0, 2, 4], ["fdw", "client"]))
     ]
     assert [point.job.definition.servers for point in selected({"algorithm": "hnsw"}, points)] == [ONE_SERVER]
     on_four = selected({"algorithm": "hnsw", "shards": 4, "engine": "client"}, points)
     assert [str(point.job.definition.servers) for point in on_four] == ["shards4-client"]
     assert len(selected({"shards": [0, 2, 4], "engine": ["", "fdw", "client"]}, points)) == 5
-    near = selected({"shards": [2, 4], "engine": "routed", "probes": 2}, points)
-    assert [str(point.job.definition.servers) for point in near] == ["shards2-routed2", "shards4-routed2"]
 
 
 def test_shards_that_miss_the_recall_have_no_picture(tmp_path):

@@ -10,13 +10,12 @@ from typing import Any, ClassVar
 
 from ann_benchmarks.common.numbers import counted
 
-ROUTED = "routed"  # the client asks the shards whose k-means cells are nearest to the query
+ROUTED = "routed"  # of stored results only: the client asked the shards with the nearest k-means cells
 ENGINES = (
     "fdw",  # one statement of a coordinator that asks all shards at the same time, by postgres_fdw
     "fdw-naive",  # the plug-in's own statement on a partitioned table, which asks one after the other
     "client",  # the client asks all shards at the same time, and merges their answers
     "citus",  # the plug-in's own statement on a table that Citus has distributed
-    ROUTED,
 )
 POOLERS = (
     "pgbouncer:session",  # a client has a server connection for itself
@@ -43,11 +42,6 @@ class OneServer:
     def fields(self) -> dict[str, Any]:
         """The fields of a series that are not their defaults."""
         return {}
-
-    @property
-    def searches_all_rows(self) -> bool:
-        """Whether every query is sent to all servers that hold rows."""
-        return True
 
     @property
     def further(self) -> int:
@@ -103,19 +97,14 @@ class Shards(Several):
 
     kind: ClassVar[str] = "shards"
     engine: str  # one of ENGINES
-    probes: int | None = None  # shards that a query of ROUTED asks; None: all, as of other engines
 
     def __str__(self) -> str:
-        """Write them as the names of curves have them, such as shards4-fdw or shards4-routed2."""
-        return f"shards{self.count}-{self.engine}{self.probes or ''}"
+        """Write them as the names of curves have them, such as shards4-fdw."""
+        return f"shards{self.count}-{self.engine}"
 
     @property
     def fields(self) -> dict[str, Any]:
-        return {"shards": self.count, "shard_engine": self.engine, "shard_probes": self.probes}
-
-    @property
-    def searches_all_rows(self) -> bool:
-        return self.probes in (None, self.count)
+        return {"shards": self.count, "shard_engine": self.engine}
 
     @property
     def row_holders(self) -> range:
@@ -180,20 +169,13 @@ def largest(servers: Iterable[Servers]) -> Servers:
     return max(servers, key=lambda each: len(each.numbers), default=ONE_SERVER)
 
 
-def every_shards(
-    counts: Sequence[int], engines: Sequence[str], probes: Sequence[int] = (1,)
-) -> list[Servers]:
-    """Return each number of shards with each engine; 0: one server with all rows, once.
-
-    With ROUTED, it is each of `probes`, but for those that are more than the shards.
-    """
+def every_shards(counts: Sequence[int], engines: Sequence[str]) -> list[Servers]:
+    """Return each number of shards with each engine; 0: one server with all rows, once."""
     found: list[Servers] = []
     for count in counts:
         if not count:
             found.append(ONE_SERVER)
-        for engine in engines if count else ():
-            asked = [one for one in probes if one <= count] if engine == ROUTED else [None]
-            found += [Shards(count, engine, one, most=max(counts)) for one in asked]
+        found += [Shards(count, engine, most=max(counts)) for engine in engines if count]
     return found
 
 

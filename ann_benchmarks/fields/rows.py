@@ -115,10 +115,10 @@ _ROWS = (
     Field("settings", str, "settings", "", lambda series: series.settings.replace(" ", "-"), "{}",
           "Settings compared", changes_answers=True),
     Field("shards", int, "servers", None,
-          lambda series: str(Shards(series.shards, series.shard_engine, probes=series.shard_probes)),
+          lambda series: f"{Shards(series.shards, series.shard_engine)}{series.shard_probes or ''}",
           "{} shards", "Shards", evidence="shard_build_times", changes_answers=True),
     Field("shard_engine", str, "servers", "", "", "asked by {}", "Asked by", "engine", changes_answers=True),
-    # None: a query asks all shards.
+    # Of results of earlier versions, whose queries asked some shards; None: all.
     Field("shard_probes", int, "servers", None, "", "{} of them", "Shards asked", "probes", "shard_probes",
           changes_answers=True),
     # Such as pgbouncer:transaction.

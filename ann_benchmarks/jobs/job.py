@@ -145,7 +145,7 @@ class Job:
     @property
     def finds_all(self) -> bool:
         """Whether an exact search of its algorithm gives the true answers: nothing else leaves rows out."""
-        return self.definition.servers.searches_all_rows and self.procedure.post_filter is None
+        return self.procedure.post_filter is None
 
     @property
     def facts_of_servers(self) -> dict[str, Any]:

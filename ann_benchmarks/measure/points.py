@@ -22,7 +22,6 @@ from .answers import RefutedTruth
 from .filtering import AnswerCheck
 from .loaded_point import LoadedPoint
 from .observed import Kills
-from .plan_choice import plan_figures
 from .storing import PointStore, now
 from .target import TargetSearch
 from .timed import Subject, measure, measure_each
@@ -116,35 +115,9 @@ class Points:
         runs: list[Measured],
         before: dict[str, Any],
         found_facts: dict[str, Any],
-        plan_facts: Mapping[str, Any] | None = None,
     ) -> None:
-        """Store a point and report it; `before` are attributes that were known before it was measured.
-
-        `plan_facts` are what is stored of its queries' plans; None: they are compared now.
-        """
-        recording = self.monitor.cut()
-        if plan_facts is None:
-            plan_facts = self.plan_figures(query_arguments)
-        self.store.keep(query_arguments, runs, {**before, **found_facts, **plan_facts}, recording)
-
-    @property
-    def has_plans(self) -> bool:
-        """Whether the plans of its queries have figures: those of queries with filters."""
-        return self.store.queries.filters is not None
-
-    def plan_figures(self, query_arguments: list[Any]) -> dict[str, Any]:
-        """Return what is stored of the plans of queries with filters, with the arguments that are set.
-
-        What goes wrong costs these figures alone, and is reported.
-        """
-        if not self.has_plans:
-            return {}
-        try:
-            return plan_figures(self.one_by_one, self.store.shares_of)
-        except Exception as error:
-            text = f"the plans of its queries could not be compared, and have no figures: {describe(error)}"
-            self.report(Note.about(self.job.label(query_arguments), text))
-            return {}
+        """Store a point and report it; `before` are attributes that were known before it was measured."""
+        self.store.keep(query_arguments, runs, {**before, **found_facts}, self.monitor.cut())
 
     def measured(
         self,

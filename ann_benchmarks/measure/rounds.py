@@ -7,7 +7,7 @@ run/rounds.py decides whose turn it is.
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -159,31 +159,23 @@ class EnteredJob:
         """
         for place in self._failed:
             delete_partial_result(self._path(place), facts)
-        # Storing needs the index only if its plans are still unknown. Then its caches may have to be filled.
-        needs_index = self.points.has_plans and any(
-            one.plan_facts is None for one in self.contenders.values()
-        )
-        with self._active() if needs_index else nullcontext():
-            for place, contender in sorted(self.contenders.items()):  # in the definition's order of points
-                if not is_last and is_of_others(self._path(place), facts):
-                    continue
-                own = {
-                    "started_at": contender.started_at,
-                    "run_rounds": contender.rounds,
-                    "run_sent_once": contender.sent_once,
-                }
-                arguments = self.job.points[place]
-                self.points.set_arguments(arguments, contender.found_facts)
-                if contender.plan_facts is None:
-                    contender.plan_facts = self.points.plan_figures(arguments)
-                before = {**contender.plugin_facts, **own, **facts}
-                self._monitor.before = contender.recording
-                found, plans = contender.found_facts, contender.plan_facts
-                self.points.keep(arguments, filled(contender.runs), before, found, plans)
-                if is_last:
-                    forget(self._path(place))
-                else:
-                    contender.save(self._path(place), facts["rounds"])
+        for place, contender in sorted(self.contenders.items()):  # in the definition's order of points
+            if not is_last and is_of_others(self._path(place), facts):
+                continue
+            own = {
+                "started_at": contender.started_at,
+                "run_rounds": contender.rounds,
+                "run_sent_once": contender.sent_once,
+            }
+            arguments = self.job.points[place]
+            self.points.set_arguments(arguments, contender.found_facts)
+            before = {**contender.plugin_facts, **own, **facts}
+            self._monitor.before = contender.recording
+            self.points.keep(arguments, filled(contender.runs), before, contender.found_facts)
+            if is_last:
+                forget(self._path(place))
+            else:
+                contender.save(self._path(place), facts["rounds"])
 
     def found(self) -> list[Mapping[str, Any]]:
         """Return what the search for its points' arguments has found."""

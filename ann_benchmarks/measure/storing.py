@@ -89,12 +89,6 @@ class PointStore:
         """Return each query's recall, (queries,), of answers (queries, at least count)."""
         return self._recalls(self._distances(neighbors[:, : self.job.count]))
 
-    def shares_of(self, neighbors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return each query's recall and completeness, (queries,), of answers (queries, at least count)."""
-        distances = self._distances(neighbors[:, : self.job.count])
-        assert self.due is not None
-        return self._recalls(distances), completeness_of_each(distances, self.due)
-
     def keep(
         self,
         query_arguments: list[Any],

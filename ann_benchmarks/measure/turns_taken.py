@@ -30,7 +30,6 @@ class TurnsTaken:
     sent_once: list[float] = field(default_factory=list)  # shares of the queries, to fill caches; or 0
     found_facts: dict[str, Any] = field(default_factory=dict)  # of the search for its arguments
     plugin_facts: dict[str, Any] = field(default_factory=dict)  # of the last turn: others have theirs since
-    plan_facts: dict[str, Any] | None = None  # found once, when it is stored first
     recording: Recording = field(default_factory=Recording)
 
     def save(self, result: Path, mark: str) -> None:
@@ -58,6 +57,7 @@ class TurnsTaken:
                     Measured(**of_run, **{name: arrays.get(f"{name}{place}") for name in _ARRAYS})
                     for place, of_run in enumerate(plain.pop("runs"))
                 ]
+            plain.pop("plan_facts", None)  # of earlier versions
             if plain.pop("mark") == mark:
                 return cls(**{**plain, "runs": runs, "recording": Recording()})
         except DAMAGE as error:

@@ -4,7 +4,7 @@
 names them, and protocols.py says what they return.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from multiprocessing.pool import ThreadPool
 from typing import Any
 
@@ -136,17 +136,6 @@ class Plugin:
     def go_through(self, way: Callable[[Any, int], Any]) -> None:
         """Have every query go this way, one by one; what a plug-in has for several at once is not used."""
         self._way = way
-
-    def compare_plans(
-        self, queries: Sequence[Any], count: int, seconds: float
-    ) -> protocols.PlanComparison | None:
-        """Have queries with filters answered by every plan that a planner could choose.
-
-        That takes about `seconds`, and only the first queries where these are too few for all of them. None
-        without the method, and where queries go another way.
-        """
-        compare: Callable[..., protocols.PlanComparison] | None = self._optional("compare_plans")
-        return None if compare is None or self._way else compare(queries, count, seconds)
 
     def set_payload(self, payload: str) -> None:
         """Have queries return the text or the vector of each row, too; UserError where they cannot."""

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 
 __all__ = [
-    "Answers", "Changes", "Clients", "NoWatch", "PlanAnswers", "PlanComparison", "PreparedQueries",
+    "Answers", "Changes", "Clients", "NoWatch", "PreparedQueries",
     "SearchedArgument", "ServerMonitor", "Watch", "Writable", "Writers", "Writes", "client_facts",
-    "dashboard_panels", "freeze_answers", "server_processes", "settle",
+    "dashboard_panels", "server_processes",
 ]  # fmt: skip
 
 
@@ -107,11 +107,7 @@ class Writers(Protocol):
 
 
 class Writable(Protocol):
-    """A table with its index, which is dropped when it is closed.
-
-    Where others than the server that is written to answer queries, it also has `settle()` and
-    `freeze_answers()`, which the functions of these names call.
-    """
+    """A table with its index, which is dropped when it is closed."""
 
     def open_writers(self, writers: int, beside_queries: bool = False) -> Writers:
         """Start this many."""
@@ -133,21 +129,6 @@ class Writable(Protocol):
 
     def close(self) -> None:
         """Drop it."""
-
-
-def settle(table: Writable) -> None:
-    """Wait until answers are of all that was written; without the method settle(), they always are."""
-    getattr(table, "settle", lambda: None)()
-
-
-def freeze_answers(table: Writable) -> AbstractContextManager[Callable[[], Mapping[str, float]]]:
-    """Have answers be those of this moment within; give what returns how far they are behind the writes.
-
-    Without the method of that name, they are not behind.
-    """
-    hold: Callable[[], AbstractContextManager[Callable[[], Mapping[str, float]]]] | None
-    hold = getattr(table, "freeze_answers", None)
-    return nullcontext(dict) if hold is None else hold()
 
 
 class Watch(Protocol):
@@ -197,29 +178,6 @@ class ServerMonitor(Protocol):
 
     def close(self) -> None:
         """End it."""
-
-
-class PlanAnswers(Protocol):
-    """How the first of some queries were answered by one way to plan them.
-
-    `way` names it, `plan` says which plans it has led to: both are the plug-in's own words. `seconds` (m,)
-    and `ids`, a sequence a query, are of the first m queries.
-    """
-
-    way: str
-    plan: str
-    seconds: Sequence[float]
-    ids: Sequence[Sequence[int]]
-
-
-class PlanComparison(Protocol):
-    """Answers by every plan that differs, the planner's own choice first, and what else to store.
-
-    Those with fewer answers than the first are slower than it, and were left out after those.
-    """
-
-    answers: Sequence[PlanAnswers]
-    facts: Mapping[str, Any]
 
 
 class SearchedArgument(Protocol):

@@ -24,8 +24,6 @@ COMPLETE = 0.99  # the completeness that is required beside the recall
 # Attributes.
 DEFAULTS = "has_default_settings"  # nothing that a query depends on was set
 DECILES = "deciles"  # a list of objects as JSON, the fewest matches first
-REGRET, REGRET_PLAN = "planner_regret", "planner_best"
-REGRET_LOW, REGRET_HIGH = "planner_regret_low", "planner_regret_high"
 MOST_DECILES = 10
 # What is known of the fastest strategy under a filter, in the words of every table, picture and sentence.
 FASTEST, AHEAD, ALIKE = "the fastest", "ahead, but not surely", "cannot be told apart"
@@ -191,18 +189,6 @@ def filtered_speed(run: Run, target: float) -> Speed:
     )
     within = Interval(min(decisive.low, stands), max(highest, stands))
     return replace(speed, recall=stands, interval=within, parts=() if is_incomplete else speed.parts)
-
-
-def regret(run: Run) -> float | None:
-    """Return how many times the time of the fastest plan as good the server's own took, None if unknown."""
-    value = number(run, REGRET)
-    return value if value is not None and value >= 1 else None
-
-
-def is_chance(run: Run) -> bool:
-    """Whether the interval of a regret is known and includes 1."""
-    low = number(run, REGRET_LOW)
-    return low is not None and low <= 1
 
 
 @dataclass(frozen=True)

@@ -162,9 +162,6 @@ all_metrics: dict[str, ResultMetric] = {
                                  StoredInterval("completeness", "completeness over queries")),
     "short": ResultMetric("Share of queries with too few rows", "Short answers", _SHARE, LOWER, short_answers,
                           StoredInterval("short_answers", "short answers over queries")),
-    "regret": ResultMetric("Planner's regret: time of its own choice / of the best plan", "Regret", "", LOWER,
-                           stored("planner_regret"),
-                           StoredInterval("planner_regret", "the planner's regret over queries")),
     "planning": ResultMetric("Planning time (millis)", "Planning (ms)", "ms", LOWER,
                              stored("planning_time", 1e3)),
     "locks": ResultMetric("Relation locks of a query's transaction", "Locks", "", LOWER, stored("locks")),
@@ -174,7 +171,7 @@ all_metrics: dict[str, ResultMetric] = {
                                 HIGHER, None, StoredInterval("qps", "QPS at that recall")),
 }  # fmt: skip
 # Results without a filter do not have these.
-OF_FILTERS = frozenset({"completeness", "short", "regret", "planning", "locks", "removed"})
+OF_FILTERS = frozenset({"completeness", "short", "planning", "locks", "removed"})
 standard_metrics = [name for name, metric in all_metrics.items() if metric.function]
 
 

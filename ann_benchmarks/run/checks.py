@@ -15,7 +15,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import most_processes, usable_cores
 from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.definitions.selection import named_algorithms
-from ann_benchmarks.definitions.servers import ROUTED, Pooled
+from ann_benchmarks.definitions.servers import Pooled
 from ann_benchmarks.load.request import OPEN_SECONDS
 from ann_benchmarks.load.workload import Mix
 
@@ -62,7 +62,7 @@ EXCLUSIONS = (
     Exclusion(["--payload"], ["--workload", "--post-filter", "--scheduler"], "those return ids alone"),
     Exclusion(["--pooler", "--replicas"], ["--shards"], "one kind of servers is measured"),
     Exclusion(["--replicas"], ["--pooler"], "one kind of servers is measured"),
-    Exclusion(["--shards"], ["--workload"], "a table that is written to is on one server"),
+    Exclusion(["--shards", "--replicas"], ["--workload"], "a table that is written to is on one server"),
     Exclusion(
         ["--shards"],
         ["--filter"],
@@ -77,7 +77,6 @@ EXCLUSIONS = (
         "their plans are compared in sessions of the server; --post-filter needs none",
         "--post-filter",
     ),
-    Exclusion(["--replicas"], ["--workload inserts"], "nobody queries meanwhile"),
     Exclusion(["--replicas"], ["--build-only"], "they are made for each run"),
     Exclusion(SERVERS, ["--scheduler"], ELSEWHERE),
     Exclusion(ROUNDS, ["--build-only", "--workload", "--slo"], "rounds measure at a given load"),
@@ -109,8 +108,6 @@ NEEDS = (
     Need(["--scheduler"], "--local", "needs a server that other machines reach, which no container is"),
     Need(["--post-filter"], "--filter", "says how filtered queries are answered"),
     Need(["--shard-engine"], "--shards", "says what asks the shards", "N"),
-    Need(["--shard-probes"], "--shards", "says how many shards a query asks", "N"),
-    Need(["--shard-probes"], f"--shard-engine {ROUTED}", f"is for the engine {ROUTED}"),
     Need(["--pool-size"], "--pooler", "counts the connections that clients share", "NAME"),
     Need(SERVERS, "--local", "starts servers or programs on this machine"),
     Need(["--replicas"], "--clients", "needs clients for several servers", "32"),
@@ -181,16 +178,6 @@ def _problems_of_numbers(request: Request) -> Iterator[str]:
 
 
 def _problems_of_servers(request: Request) -> Iterator[str]:
-    counts = [count for count in request.shards if count]
-    if request.shard_probes and counts:
-        most, least = max(request.shard_probes), min(request.shard_probes)
-        if most > max(counts):
-            yield f"--shard-probes {most}: a query cannot ask more than {max(counts)} shards (--shards)"
-        if least > min(counts):
-            yield (
-                f"--shard-probes {least}: a query cannot ask as many of {min(counts)} shards (--shards): give"
-                f" a smaller number, too, or leave {min(counts)} out"
-            )
     if request.pool_size and not any(
         isinstance(one, Pooled) and one.shares_connections for one in request.servers
     ):

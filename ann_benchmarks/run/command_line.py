@@ -12,14 +12,13 @@ from ann_benchmarks.common.errors import UserError, closest, shown
 from ann_benchmarks.common.layout import DEFINITIONS_FOLDER
 from ann_benchmarks.common.numbers import whole
 from ann_benchmarks.definitions.selection import SettingValues, read_setting
-from ann_benchmarks.definitions.servers import ENGINES, POOLERS, ROUTED
+from ann_benchmarks.definitions.servers import ENGINES, POOLERS
 from ann_benchmarks.jobs.rounds import read_share, read_time
 from ann_benchmarks.load.request import Objective, QueryOrder
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.load.workload import SECONDS, Mix
 
 NONE = "none"  # one server, as a contender of several
-PROBES = 1  # by default
 MOST_SHARDS = 1000  # of servers that run already; one machine has fewer
 MOST_REPLICAS = 16  # servers of one machine
 MOST_CPUS = 1 << 13  # Linux has no more
@@ -178,9 +177,6 @@ class CommandLine:
         "N,N", _count_up_to(MOST_SHARDS, NONE))
     shard_engine: tuple[str, ...] = several(f"what asks the shards: {', '.join(ENGINES)}; several are"
         f" contenders (default: {ENGINES[0]})", "NAME,NAME", _known("shard engine", *ENGINES))
-    shard_probes: tuple[int, ...] = several(f"shards that a query of the engine {ROUTED} asks, those with"
-        f" the nearest cells; several numbers are contenders (default: {PROBES})",
-        "N,N", _count_up_to(MOST_SHARDS))
     pooler: tuple[str, ...] = several(f"have queries go through a pooler: {', '.join(POOLERS)}; several are"
         f" contenders; '{NONE}' is without one", "NAME,NAME", _known("pooler", NONE, *POOLERS))
     pool_size: tuple[int, ...] = several("connections of the pooler to the server that clients share;"

@@ -15,7 +15,7 @@ from ann_benchmarks.jobs.rounds import Rounds
 from ann_benchmarks.load.request import Load, QueryOrder
 from ann_benchmarks.load.workload import SECONDS, WRITERS, Mix, Workload
 
-from .command_line import NONE, PROBES, CommandLine, make_parser
+from .command_line import NONE, CommandLine, make_parser
 
 # A procedure has the options that are named as it names what it has, unless they are set otherwise below.
 _SHARED = [name for name in Procedure.__dataclass_fields__ if name in CommandLine.__dataclass_fields__]
@@ -64,9 +64,7 @@ class Request(CommandLine):
     def servers(self) -> list[kinds.Servers]:
         """What answers queries: each is a contender; one server where nothing else is requested."""
         if any(self.shards):
-            return kinds.every_shards(
-                self.shards, self.shard_engine or kinds.ENGINES[:1], self.shard_probes or [PROBES]
-            )
+            return kinds.every_shards(self.shards, self.shard_engine or kinds.ENGINES[:1])
         if any(self.replicas):
             return kinds.every_replicas(self.replicas)
         names = [None if name == NONE else name for name in self.pooler or [NONE]]

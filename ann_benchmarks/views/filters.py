@@ -1,6 +1,6 @@
-"""Strategies under filters: which is the fastest where, what defaults return, and what plans cost."""
+"""Strategies under filters: which is the fastest where, and what defaults return."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -12,22 +12,16 @@ from ann_benchmarks.common.numbers import (
     share_text,
     three_digits,
 )
-from ann_benchmarks.common.text import shortened
 from ann_benchmarks.results.at_recall import LOWER_BOUND
 from ann_benchmarks.results.filtered import (
     AHEAD,
     COMPLETE,
-    REGRET_HIGH,
-    REGRET_LOW,
-    REGRET_PLAN,
     FastestStrategy,
     UnderFilter,
     group_by_filter,
-    is_chance,
-    regret,
 )
 from ann_benchmarks.results.metrics import all_metrics
-from ann_benchmarks.results.runs import Run, interval, number
+from ann_benchmarks.results.runs import Run, interval
 from ann_benchmarks.statistics.differences import ERROR_RATE
 from ann_benchmarks.statistics.intervals import interval_text
 
@@ -35,7 +29,7 @@ from .chosen import Choice, choose_filtered
 from .parts import Part, Statement, Table, known_table, listed
 
 COLUMNS = (
-    *("Filter", "Share of rows", "Strategy", "QPS", "p99 (ms)", "First / this", "Fastest", "Plan"),
+    *("Filter", "Share of rows", "Strategy", "QPS", "p99 (ms)", "First / this", "Fastest"),
     *("Recall at defaults", "Completeness at defaults"),
 )
 WORDS = frozenset({"Filter", "Strategy", "Fastest", "How sure"})
@@ -48,15 +42,9 @@ NOT_SURELY = (
     "Ahead, but not surely: the strategies were measured once, at different times, or in too few rounds. The"
     " same rounds (run.py --rounds) compare more surely."
 )
-PLANNING = (
-    "Plan: how many times as long the server's own plans take as the fastest plan whose recall and"
-    " completeness are no lower, on up to 100 queries of the result next to the recall."
-)
 NO_DEFAULTS = (
     "No result says that it was measured at default settings, so that what the defaults lose is not shown."
 )
-LARGE_REGRET = 1.5  # a reader should know of it
-MOST_REGRETS = 5
 
 
 @dataclass(frozen=True)
@@ -121,11 +109,9 @@ def filter_tables(view: FilterView, intervals: bool = True) -> list[Part]:
         rows = [row for one in sets for row in strategy_rows(one, view.fastest[one.name], intervals)]
         columns = {name: [row[name] for row in rows] for name in COLUMNS}
         parts.append(known_table(columns, f"{kind}: at {view.required}", WORDS & columns.keys()))
-    has_plans = any(regret(at.run) is not None for one in view.sets for at in one.standings.values())
     notes = {
         READING: True,
         NOT_SURELY: view.is_unsure,
-        PLANNING: has_plans,
         NO_DEFAULTS: not view.has_defaults,
     }
     return [*parts, *(text for text, is_needed in notes.items() if is_needed)]
@@ -156,9 +142,6 @@ def strategy_rows(one: UnderFilter, fastest: FastestStrategy, intervals: bool) -
             row["Fastest"] = fastest.state if name in fastest.names else ""
             if name in fastest.higher:
                 row["Fastest"] = "slower, at a higher recall"
-            if (value := regret(at.run)) is not None:
-                bounds = [number(at.run, end) for end in (REGRET_LOW, REGRET_HIGH)]
-                row["Plan"] = three_digits(value) + interval_text(bounds if intervals else None, three_digits)
         row["Recall at defaults"] = figure(one.defaults.get(name), "recall", share_text)
         row["Completeness at defaults"] = figure(one.defaults.get(name), "completeness", share_text)
         yield dict.fromkeys(COLUMNS, UNKNOWN) | row
@@ -199,7 +182,7 @@ def filter_statements(runs: Sequence[Run], target: float, error_rate: float) -> 
     sentences += [NOT_SURELY] * view.is_unsure
     sentences += [f"{text[0].upper()}{text[1:]}." for text in view.choice.left_out]
     about = Statement("Which strategy under filters", " ".join(sentences))
-    return [about, *default_statements(view), *planner_statements(view.sets)]
+    return [about, *default_statements(view)]
 
 
 def shares_text(sets: Sequence[UnderFilter]) -> str:
@@ -250,27 +233,3 @@ def rows_returned(run: Run) -> str:
     if abs(rows / run.count - complete) < 1e-6:
         return f"{f'{rows:.1f}' if rows >= 0.95 else f'{rows:.2g}'} of {run.count} rows"
     return f"{100 * complete:.3g}% of the rows that there are to return"
-
-
-def planner_statements(sets: Iterable[UnderFilter]) -> list[Statement]:
-    """Say where the server's own plans take much longer than the best ones in every result, worst first."""
-    cases = []
-    for one in sets:
-        for name, at in one.standings.items():
-            own = (run for run in one.compared.runs if run.series.family == name)
-            known = [run for run in own if regret(run) is not None]
-            is_large = all((regret(run) or 0) > LARGE_REGRET and not is_chance(run) for run in known)
-            if (value := regret(at.run)) and is_large:
-                plan = shortened(at.run.attrs.get(REGRET_PLAN) or "")
-                text = f"{three_digits(value)} times as long with {name} under {one.name}"
-                cases.append((value, text + f" ({plan})" * bool(plan)))
-    if not cases:
-        return []
-    cases.sort(key=lambda case: -case[0])
-    more = f", and over {LARGE_REGRET:g} times in {len(cases) - MOST_REGRETS} more cases"
-    text = (
-        "On up to 100 queries each, the server's own plans take longer than the fastest plan whose recall and"
-        " completeness are no lower, which is in brackets:"
-        f" {'; '.join(text for _, text in cases[:MOST_REGRETS])}{more * (len(cases) > MOST_REGRETS)}."
-    )
-    return [Statement("The planner", text)]

@@ -100,7 +100,7 @@ class IndexedTable:
         self.column, self._options = column, options
         self._indexes = TableIndexes(options, rows, self._hooks)
         self.server = self._start_server()
-        table = self._writable(column)
+        table = WritableTable(self.server, column, self._extension.all_names)
         try:
             if autovacuum:
                 table.turn_autovacuum_on()
@@ -264,9 +264,6 @@ class IndexedTable:
 
     def _start_server(self) -> Server:
         return self._extension.start_server()
-
-    def _writable(self, column: Column) -> WritableTable:
-        return WritableTable(self.server, column, self._extension.all_names)
 
     def _reserve(self, table: str) -> None:
         """Hold the table for this run, until the connection closes: two would park each other's index."""

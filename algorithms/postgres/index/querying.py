@@ -5,7 +5,6 @@ base/module.py describes what the methods are for.
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +16,6 @@ from ..clients.work import ClientRun
 from ..environment import use_settings
 from ..errors import PostgresError
 from ..servers import machine
-from ..session.compared_plans import ComparedPlans, compare_plans
 from ..session.session import QuerySession, SessionFacts, open_session
 from ..session.statement import QueryStatement, explained
 from .fitting import IndexedTable
@@ -158,17 +156,6 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
 
     # Afterwards
 
-    def compare_plans(self, X: Sequence[Any], n: int, seconds: float) -> ComparedPlans | None:
-        """Have queries answered by every plan for about `seconds`; None where they have no filter."""
-        statement = self.statement(X[0], n)
-        if not statement.has_filter:
-            return None
-
-        def opened(settings: Mapping[str, str]) -> QuerySession:
-            return QuerySession(replace(statement, settings={**statement.settings, **settings}))
-
-        return compare_plans(opened, X, seconds)
-
     def get_additional(self) -> dict[str, Any]:
         """Return what is stored with the measurements: facts of the table, settings and plan of a session."""
         if self._session is not None:
@@ -231,7 +218,7 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
             try:
                 chosen = (*self._indexed.session_settings, *self._query_settings)
                 has_defaults = self._rerank is None and session.has_defaults(chosen)
-                self._plans = {"plans": session.plans(queries), "has_default_settings": has_defaults}
+                self._plans = {**session.plan_facts(queries), "has_default_settings": has_defaults}
             finally:
                 session.close()
         return self._plans if queries else {}

@@ -1,14 +1,10 @@
 """Archives in which extensions are released: .zip and .whl, .tar.gz, .tar.xz and Debian packages.
 
-Whoever made one is not trusted: it is read as a stream, forward only and within bounds, and no link of it is
-made or followed.
+Files alone are taken out of them, no links, under names that stay inside, and within bounds.
 """
 
 import gzip
-import io
-import lzma
-import os
-import re
+import shutil
 import stat
 import subprocess
 import tarfile
@@ -16,36 +12,18 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from ..errors import PostgresError
 from ..variables import program_environment
 from .account import server_account
 
 _MIB = 1 << 20
-_MOST_PACKED = 1024 * _MIB  # of the archive itself
-_MOST_MEMBERS = 50_000
-_MOST_UNPACKED = 1024 * _MIB  # of all that is unpacked, or passed over
-_MOST_RATIO = 200  # of what is unpacked to the archive, beyond _SMALL
-_SMALL = 64 * _MIB
-_MOST_OF_A_HEADER = _MIB  # a header is read at once, and may claim any size
-_PIECE = 1 << 16
+_MOST_BYTES = 1024 * _MIB  # of all files of an archive together
+_MOST_FILES = 50_000
 _EXTENSION_FILES = (".so", ".control", ".sql")
-_DECOMPRESSORS: dict[bytes, Callable[[Any], Any]] = {
-    b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file),
-    b"\xfd7zXZ": lzma.LZMAFile,
-}
-
-
-class _Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
-
-
-_Members = Generator[
-    tuple[str, _Readable], None, None
-]  # names and contents, each read before the next one is
+_Files = Generator[tuple[str, int, Callable[[], IO[bytes]]], None, None]  # names, bytes, what opens each
 
 
 def read_archive(archive: Path) -> dict[str, bytes | None]:
@@ -53,11 +31,14 @@ def read_archive(archive: Path) -> dict[str, bytes | None]:
 
     Links are left out. PostgresError if it cannot be read, or is not within the bounds.
     """
-    with _opened(archive) as members:
-        return {
-            name: b"".join(_pieces(stream)) if name.endswith(_EXTENSION_FILES) else None
-            for name, stream in members
-        }
+    found: dict[str, bytes | None] = {}
+    with _opened(archive) as files:
+        for name, open_file in files:
+            found[name] = None
+            if name.endswith(_EXTENSION_FILES):
+                with open_file() as stream:
+                    found[name] = stream.read()
+    return found
 
 
 def unpack(archive: Path, folder: Path, is_chosen: Callable[[PurePosixPath], bool]) -> None:
@@ -65,8 +46,8 @@ def unpack(archive: Path, folder: Path, is_chosen: Callable[[PurePosixPath], boo
 
     PostgresError as above.
     """
-    with _opened(archive) as members:
-        for name, stream in members:
+    with _opened(archive) as files:
+        for name, open_file in files:
             path = PurePosixPath(name)
             if not is_chosen(path):
                 continue
@@ -74,34 +55,22 @@ def unpack(archive: Path, folder: Path, is_chosen: Callable[[PurePosixPath], boo
             for parent in reversed(target.parents[: len(path.parts)]):
                 parent.mkdir(exist_ok=True)
                 parent.chmod(0o755)
-            with target.open("xb") as file:
-                for piece in _pieces(stream):
-                    file.write(piece)
+            with open_file() as stream, target.open("xb") as file:
+                shutil.copyfileobj(stream, file)
             target.chmod(0o755 if "bin" in path.parts else 0o644)
 
 
-def _pieces(stream: _Readable) -> Iterator[bytes]:
-    return iter(partial(stream.read, _PIECE), b"")
-
-
 @contextmanager
-def _opened(archive: Path) -> Iterator[_Members]:
+def _opened(archive: Path) -> Iterator[Iterator[tuple[str, Callable[[], IO[bytes]]]]]:
     """Open an archive of any kind; whatever goes wrong with it becomes a PostgresError on one line."""
     try:
         if not stat.S_ISREG(archive.stat().st_mode):
             raise ValueError("it is not a regular file")
         with archive.open("rb") as file:
-            budget = _Budget(archive.stat().st_size)
-            kind = file.read(8)
-            file.seek(0)
-            if kind.startswith(b"PK"):
-                members = _zip_members(file, budget)
-            elif kind == b"!<arch>\n":
-                members = _debian_members(file, budget)
-            else:
-                members = _tar_members(file, budget)
-            with closing(members):
-                yield members
+            start = file.read(8)
+        kinds = {b"PK": _zip_files, b"!<": _debian_files}
+        with closing(kinds.get(start[:2], _tar_files)(archive)) as files:
+            yield _checked(files)
     except PostgresError:
         raise
     except OSError as error:
@@ -121,155 +90,61 @@ def _unusable(archive: Path, error: Exception) -> PostgresError:
     )
 
 
-def _zip_members(file: IO[bytes], budget: "_Budget") -> _Members:
-    # The table of contents is read as a whole, however many entries it has.
-    file.seek(0)
-    entries, before = 0, b""
-    while piece := file.read(1 << 20):
-        entries += (before + piece).count(b"PK\x01\x02")
-        before = piece[-3:]
-    if entries > 2 * _MOST_MEMBERS:
-        raise ValueError(f"it has more than {_MOST_MEMBERS:,} members")
-    with zipfile.ZipFile(file) as archive:
-        for info in archive.infolist():
-            budget.member(info.filename)
-            kind = stat.S_IFMT(info.external_attr >> 16)  # 0 where it was packed on Windows
-            if kind not in (0, stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK):
-                raise ValueError(f"its member {info.filename[:80]!a} is a device or a pipe")
-            if not info.is_dir() and kind in (0, stat.S_IFREG):
-                with archive.open(info) as stream:
-                    yield info.filename, _Counted(stream, budget)
-
-
-def _tar_members(file: _Readable, budget: "_Budget") -> _Members:
-    buffered = io.BufferedReader(file) if isinstance(file, io.RawIOBase) else file
-    start = buffered.peek(6)[:6]  # type: ignore[attr-defined]
-    make = next((make for magic, make in _DECOMPRESSORS.items() if start.startswith(magic)), None)
-    unpacked: Any = _Counted(make(buffered) if make else buffered, budget)
-    with tarfile.open(fileobj=unpacked, mode="r|", tarinfo=_Header) as archive:
-        for member in archive:
-            budget.member(member.name)
-            if member.isdev():
-                raise ValueError(f"its member {member.name[:80]!a} is a device or a pipe")
-            if member.isfile() and not member.issparse():
-                content = archive.extractfile(member)
-                assert content is not None
-                yield member.name, content
-    while unpacked.read(_PIECE):  # to the checksum, which comes last
-        pass
-
-
-def _debian_members(file: IO[bytes], budget: "_Budget") -> _Members:
-    """Read the part data.tar of a .deb: an `ar` archive, whose entries have headers of 60 bytes."""
-    file.seek(8)
-    while header := file.read(60):
-        if len(header) < 60 or not header.endswith(b"`\n"):
-            raise ValueError("an entry of the package has no header")
-        digits = re.fullmatch(rb"(\d+) *", header[48:58])
-        if digits is None:
-            raise ValueError("an entry of the package has no size")
-        name, size = header[:16].decode(errors="replace").rstrip(" /"), int(digits[1])
-        if name == "data.tar.zst":
-            yield from _unpacked_by_dpkg(file, budget)
-            return
-        if name.startswith("data.tar"):
-            yield from _tar_members(_Part(file, size), budget)
-            return
-        file.seek(size + size % 2, io.SEEK_CUR)
-    raise ValueError("the package has no data.tar")
-
-
-class _Header(tarfile.TarInfo):
-    """A header of a tar archive, whose size nobody follows back, or has read at once if it is large."""
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Header":
-        """Decode one."""
-        found = super().frombuf(buf, encoding, errors)
-        if found.size < 0 or (found.type not in tarfile.REGULAR_TYPES and found.size > _MOST_OF_A_HEADER):
-            raise ValueError(f"a header in it claims {found.size:,} bytes")
-        return found
-
-
-class _Budget:
-    """What may still come out of an archive; ValueError names the bound that it exceeds."""
-
-    def __init__(self, packed: int) -> None:
-        """Take the size of the archive in bytes."""
-        if packed > _MOST_PACKED:
-            raise ValueError(f"it has more than {_MOST_PACKED // _MIB:,} MB")
-        self._most = min(_MOST_UNPACKED, max(_SMALL, _MOST_RATIO * packed))
-        self._unpacked = self._members = 0
-
-    def member(self, name: str) -> None:
-        """Count a member, and refuse a name that leads out of the archive."""
-        self._members += 1
-        if self._members > _MOST_MEMBERS:
-            raise ValueError(f"it has more than {_MOST_MEMBERS:,} members")
-        is_plain = all(ord(character) >= 32 for character in name) and "\\" not in name
-        if not name or name.startswith("/") or ".." in PurePosixPath(name).parts or not is_plain:
+def _checked(files: _Files) -> Iterator[tuple[str, Callable[[], IO[bytes]]]]:
+    """Refuse names that lead out of the archive, and more than the bounds."""
+    total = 0
+    for number, (name, size, open_file) in enumerate(files):
+        total += size
+        if number >= _MOST_FILES or total > _MOST_BYTES:
+            raise ValueError(f"it has more than {_MOST_FILES:,} files or {_MOST_BYTES // _MIB:,} MB")
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or not name.isprintable() or "\\" in name:
             raise ValueError(f"its member {name[:80]!a} has a name that leads elsewhere")
-
-    def take(self, size: int) -> None:
-        """Count bytes that were unpacked."""
-        self._unpacked += size
-        if self._unpacked > self._most:
-            raise ValueError(f"it unpacks to more than {self._most // _MIB:,} MB")
+        yield name, open_file
 
 
-class _Counted:
-    """A stream that counts the bytes which are read from it, against a budget."""
-
-    def __init__(self, stream: _Readable, budget: _Budget) -> None:
-        self._stream, self._budget = stream, budget
-
-    def read(self, size: int, /) -> bytes:
-        """Read and count."""
-        content = self._stream.read(size)
-        self._budget.take(len(content))
-        return content
+def _zip_files(archive: Path) -> _Files:
+    with zipfile.ZipFile(archive) as opened:
+        for info in opened.infolist():
+            kind = stat.S_IFMT(info.external_attr >> 16)  # 0 where it was packed on Windows
+            if not info.is_dir() and kind in (0, stat.S_IFREG):
+                yield info.filename, info.file_size, lambda info=info: opened.open(info)  # type: ignore[misc]
 
 
-class _Part(io.RawIOBase):
-    """The next bytes of a file, as a file of its own."""
-
-    def __init__(self, file: IO[bytes], size: int) -> None:
-        self._file, self._left = file, size
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        content = self._file.read(min(len(buffer), self._left))
-        if not content and self._left:
-            raise EOFError("the package ends early")
-        buffer[: len(content)] = content
-        self._left -= len(content)
-        return len(content)
+def _tar_files(archive: Path, stream: IO[bytes] | None = None) -> _Files:
+    how: Any = {"mode": "r:*"} if stream is None else {"fileobj": stream, "mode": "r|"}
+    with tarfile.open(archive, **how) as opened:
+        for member in opened:
+            if member.isfile() and not member.issparse():
+                yield member.name, member.size, lambda member=member: opened.extractfile(member)  # type: ignore[misc]
 
 
-def _unpacked_by_dpkg(file: IO[bytes], budget: "_Budget") -> _Members:
+def _debian_files(archive: Path) -> _Files:
     """Have dpkg-deb read a .deb as its input: as an account without rights, where we are root."""
-    account = server_account()
-    os.lseek(file.fileno(), 0, os.SEEK_SET)  # what `file` itself has read ahead is not there for others
-    with tempfile.TemporaryFile() as errors:
+    with tempfile.TemporaryFile() as errors, archive.open("rb") as file:
         try:
             process = subprocess.Popen(
                 ["dpkg-deb", "--fsys-tarfile", "-"],
-                stdin=file, stdout=subprocess.PIPE, stderr=errors, bufsize=_PIECE,
-                env=program_environment(), **account.identity(),
+                stdin=file, stdout=subprocess.PIPE, stderr=errors,
+                env=program_environment(), **server_account().identity(),
             )  # fmt: skip
         except FileNotFoundError:
             raise PostgresError(
-                f"{file.name} is compressed with zstd, for which this machine lacks the program dpkg-deb: "
+                f"{archive} is a Debian package, for which this machine lacks the program dpkg-deb: "
                 "take the release's .zip instead"
             ) from None
         assert process.stdout is not None
         try:
-            yield from _tar_members(process.stdout, budget)
+            yield from _tar_files(archive, process.stdout)
+            while process.stdout.read(_MIB):  # what follows the last member
+                pass
             if process.wait() != 0:
                 errors.seek(0)
                 raise ValueError(errors.read(1000).decode(errors="replace"))
+        except tarfile.ReadError as error:
+            process.wait()
+            errors.seek(0)
+            raise ValueError(errors.read(1000).decode(errors="replace") or str(error)) from None
         finally:
             process.kill()
             process.stdout.close()

@@ -15,11 +15,19 @@ from psycopg import pq
 
 from ..errors import PostgresError, refusal
 from ..servers.libpq import SHARED_BACKENDS, backend_of, connect
-from ..settings import apply_settings
 from ..statistics.counters import CLIENT_APPLICATION, flush_statement
-from .statement import CUSTOM_FIRST, QueryStatement, load_libraries, plan_names, set_and_check
+from .statement import (
+    CUSTOM_FIRST,
+    QueryStatement,
+    blocks,
+    load_libraries,
+    plan_names,
+    rows_removed,
+    set_and_check,
+)
 
 STATEMENT = b"ann_query"
+_RUN_SECONDS = 0.2  # for queries that are run once more, to see what they read
 # Also those that PostgreSQL takes on its fast path; but not what this question locks itself.
 _LOCKS = """
     SELECT count(DISTINCT relation) FROM pg_locks
@@ -206,32 +214,40 @@ class QuerySession(PreparedSession):
         vector = f"'{statement.column.literal(query.vector)}'"
         return self._explained([vector, *statement.conditions.literals(query.filter)], "VERBOSE", *options)
 
-    def explain_and_lock(self, query: Any, *options: str) -> tuple[dict[str, Any], int]:
-        """Return the same, and how many relations are locked at the end of the query's transaction."""
+    def plan_facts(self, queries: Sequence[Any]) -> dict[str, Any]:
+        """Return what is stored of the plans of queries with a filter, in a session that does nothing else.
+
+        `plans` is the share of queries that has each, as JSON, the most frequent first. As in a session that
+        queries, the first executions are planned anew, and do not count there: their mean is `planning_time`
+        in s. `locks` is the most relations that a query's transaction locks. `rows_removed` and `blocks` are
+        means of the queries that are run in 0.2 s.
+        """
+        first = (queries[place % len(queries)] for place in range(CUSTOM_FIRST))
+        anew = [self._explain_and_lock(query, "SUMMARY") for query in first]
+        planned = [self._explain_and_lock(query) for query in queries]
+        done: list[Mapping[str, Any]] = []
+        ends = time.monotonic() + _RUN_SECONDS
+        for query in queries:
+            done.append(self.explain(query, "ANALYZE", "TIMING OFF", "BUFFERS")["Plan"])
+            if time.monotonic() > ends:
+                break
+        counts = Counter(plan_names(self._connection, [found["Plan"] for found, _ in planned]))
+        shares = {name: round(count / len(queries), 4) for name, count in counts.most_common()}
+        return {
+            "plans": json.dumps(shares),
+            "planning_time": sum(found["Planning Time"] for found, _ in anew) / len(anew) / 1000,
+            "locks": max(locks for _, locks in [*anew, *planned]),
+            "rows_removed": sum(map(rows_removed, done)) / len(done),
+            "blocks": sum(map(blocks, done)) / len(done),
+        }
+
+    def _explain_and_lock(self, query: Any, *options: str) -> tuple[dict[str, Any], int]:
+        """Return what EXPLAIN says, and how many relations the query's transaction has locked at its end."""
         with self._connection.transaction():
             found = self.explain(query, *options)
             row = self._connection.execute(_LOCKS).fetchone()
         assert row is not None
         return found, row[0]
-
-    def plans(self, queries: Sequence[Any]) -> str:
-        """Return the share of queries with a filter that has each plan, as JSON, the most frequent first.
-
-        In a session that does nothing else: as in one that queries, its first executions have plans of their
-        own, and do not count here.
-        """
-        for place in range(CUSTOM_FIRST):
-            self.explain(queries[place % len(queries)])
-        counts = Counter(self.plan_names([self.explain(query)["Plan"] for query in queries]))
-        return json.dumps({name: round(count / len(queries), 4) for name, count in counts.most_common()})
-
-    def plan_names(self, plans: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Name each plan."""
-        return plan_names(self._connection, plans)
-
-    def limit(self, seconds: float) -> None:
-        """Have the server cancel each statement from now on that takes longer."""
-        apply_settings(self._connection, {"statement_timeout": str(max(round(1000 * seconds), 1))})
 
     def has_defaults(self, names: Iterable[str]) -> bool:
         """Whether each of these settings has the value that the server, or its extension, is built with."""

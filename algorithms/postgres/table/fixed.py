@@ -130,10 +130,6 @@ class VectorColumn(FixedColumn):
 
         return encode
 
-    def vector_of(self, parameter: bytes | bytearray | memoryview) -> np.ndarray[Any, Any]:
-        """Return the vector in a binary parameter, (dimension,) float32."""
-        return np.frombuffer(parameter, self.element.newbyteorder(">"), offset=4).astype(np.float32)
-
     def literal(self, row: Any) -> str:
         """Write a vector, (dimension,), of any real type."""
         return "[" + ",".join(map(str, np.asarray(row, dtype=np.float32).tolist())) + "]"

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from ...clustering.clustering import Cells
 from ..errors import PostgresError, refusal
 from ..forms import Form, RowSource, query_sql
 from ..servers import Server
@@ -18,7 +17,7 @@ from ..servers.libpq import connect
 from ..session.session import QuerySession
 from ..session.statement import QueryStatement, changed
 from ..statistics.watch import ServerWatch
-from ..table import METRICS, Column, VectorColumn
+from ..table import METRICS, Column
 
 if TYPE_CHECKING:
     from .shard import Shard
@@ -48,29 +47,10 @@ class Neighbors:
         return query_sql(RowSource(table), self.form, self.count, self.metric, self.column, self.rerank)
 
 
-@dataclass(frozen=True)
-class Router:
-    """Finds the `probes` shards nearest to a query; shard i has `rows[i]` rows, those of cell i."""
-
-    cells: Cells
-    probes: int
-    column: VectorColumn  # the type of the query
-    rows: tuple[int, ...]
-
-    def nearest(self, parameter: bytes | bytearray | memoryview) -> Sequence[int]:
-        """Return the places of the shards for a query, which is in binary."""
-        return self.cells.nearest(self.column.vector_of(parameter), self.probes)
-
-    def share(self, places: Sequence[int]) -> float:
-        """Return the share of all rows that some shards have."""
-        return sum(self.rows[place] for place in places) / sum(self.rows)
-
-
 class Engine:
     """One way to ask the shards for the rows that are nearest to a query; nothing is started at first."""
 
     facts: Mapping[str, Any] = MappingProxyType({})  # of the shards, for the last statement
-    router: Router | None = None  # finds the shards of a query; None: all are asked
 
     def __init__(self, extension: RequiredExtension) -> None:
         self._extension = extension

@@ -1,10 +1,7 @@
 """A table and its index on a primary, with standbys that follow its log and answer queries in its place."""
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 from typing import Any
 
 import psycopg
@@ -22,15 +19,10 @@ from ..session.session import SessionFacts
 from ..session.statement import QueryStatement, changed
 from ..settings import settable
 from ..statistics.watch import ServerWatch
-from ..table import Column
-from ..writing.table import WritableTable
 from . import SeveralWatch
-from .replica import Replica, WrittenLog, replayed, sampled_lag, settled, watching_connection, written
+from .replica import Replica, settled
 
 _SYNCHRONOUS = "synchronous_standby_names"
-_PAUSE_SECONDS = 60.0  # until a standby has come to a place in the log where it can pause
-_PAUSE_STATE = 140000  # the version that has it
-_IS_PAUSED = "SELECT pg_get_wal_replay_pause_state() = 'paused'"
 
 
 class ReplicatedTable(IndexedTable):
@@ -45,7 +37,6 @@ class ReplicatedTable(IndexedTable):
         """Take what the plug-in describes; nothing is started yet. Each server has the memory of `most`."""
         super().__init__(extension, metric, hooks.entering(stop_replicas))
         self._replicas = [Replica(number, count, max(count, most)) for number in range(1, count + 1)]
-        self._log = WrittenLog()  # of the last run, which may go on
         self._where, self._servers = f"{count} replicas", 1 + max(count, most)
 
     def statement(self, q: Any, n: int, settings: Mapping[str, str], rerank: int | None) -> QueryStatement:
@@ -77,12 +68,7 @@ class ReplicatedTable(IndexedTable):
             for replica in self._replicas
         ]
         primary = ServerWatch(self.server, table, index, name="the primary", is_standby=False)
-        servers = [replica.server for replica in self._replicas]
-        return SeveralWatch(
-            watches,
-            ("primary", primary),
-            observing=lambda: sampled_lag(self.server, servers, self._begun_log()),
-        )
+        return SeveralWatch(watches, ("primary", primary))
 
     def facts(self) -> dict[str, Any]:
         """Return what is stored of the primary's table and index, and of how the replicas were made."""
@@ -131,12 +117,6 @@ class ReplicatedTable(IndexedTable):
             self.enter_phase("replicas")
             self._follow()
 
-    def _writable(self, column: Column) -> WritableTable:
-        if not self._replicas:
-            return super()._writable(column)
-        names = self._extension.all_names
-        return ReplicatedWritable(self.server, column, names, self._replicas, lambda: self._log)
-
     def _forget_warmth(self) -> None:
         super()._forget_warmth()
         for replica in self._replicas:
@@ -152,14 +132,6 @@ class ReplicatedTable(IndexedTable):
                     settable(connection, given_settings(), is_ours=True)
                 if self._options.prewarms and self._indexes.names:
                     replica.warmth.ensure(replica.server, self._warm)
-
-    def _begun_log(self) -> WrittenLog:
-        """Return what the sampler of a run fills: where that goes on after it was held, the one before."""
-        if self._log.is_held:
-            self._log.go_on(time.perf_counter())
-        else:
-            self._log = WrittenLog()
-        return self._log
 
 
 @dataclass(frozen=True)
@@ -186,81 +158,3 @@ class ReplicaStatement(QueryStatement):
     def attributed(self, error: PostgresError) -> PostgresError:
         """Return an error of the query with its replica."""
         return error if self.is_dealt else PostgresError(f"replica 1 of {len(self.hosts)}: {error}")
-
-
-class ReplicatedWritable(WritableTable):
-    """A table that is written to on the primary, while its standbys answer the queries."""
-
-    def __init__(
-        self,
-        server: Server,
-        column: Column,
-        extensions: tuple[str, ...],
-        replicas: Sequence[Replica],
-        log: Callable[[], WrittenLog],
-    ) -> None:
-        """Take the standbys, and what returns the log of the last run."""
-        super().__init__(server, column, extensions)
-        self._replicas, self._log = replicas, log
-        self._connections: list[psycopg.Connection[Any]] = []  # to each, to pause it at once
-
-    def settle(self) -> None:
-        """Wait until all standbys have what was written."""
-        position = settled(self._server)
-        for replica in self._replicas:
-            with replica.naming():
-                replica.wait_for(position)
-        if (log := self._log()).is_held:
-            log.go_on(time.perf_counter())
-        self._connect()
-
-    @contextmanager
-    def freeze_answers(self) -> Iterator[Callable[[], Mapping[str, float]]]:
-        """Have all standbys replay nothing within; give what returns how far they are behind.
-
-        That is in bytes, and in s: the means of all standbys. It waits until each has paused.
-        """
-        self._connect()
-        try:
-            for replica, connection in zip(self._replicas, self._connections, strict=True):
-                with replica.naming():
-                    connection.execute("SELECT pg_wal_replay_pause()")
-            log, now = self._log(), time.perf_counter()
-            log.hold(now)
-            yield lambda: self._behind(log, now)
-        finally:
-            for connection in self._connections:
-                with suppress(psycopg.Error):  # one that has ended begins anew without a pause
-                    connection.execute("SELECT pg_wal_replay_resume()")
-
-    def close(self) -> None:
-        for connection in self._connections:
-            connection.close()
-        super().close()
-
-    def _connect(self) -> None:
-        if not self._connections:
-            self._connections = [watching_connection(replica.server) for replica in self._replicas]
-
-    def _behind(self, log: WrittenLog, now: float) -> dict[str, float]:
-        for replica, connection in zip(self._replicas, self._connections, strict=True):
-            with replica.naming():
-                _wait_until_paused(connection)
-        with self._server.connect() as primary:
-            position = written(primary)
-        log.note(now, position)
-        known = [replayed(connection) for connection in self._connections]
-        return {
-            "recall_lag_bytes": fmean(max(position - one, 0) for one in known),
-            "recall_lag_seconds": fmean(log.seconds_behind(one, log.last_growth) for one in known),
-        }
-
-
-def _wait_until_paused(connection: psycopg.Connection[Any]) -> None:
-    if connection.info.server_version < _PAUSE_STATE:
-        return
-    deadline = time.monotonic() + _PAUSE_SECONDS
-    while connection.execute(_IS_PAUSED).fetchone() != (True,):
-        if time.monotonic() > deadline:
-            raise PostgresError(f"its replay did not pause within {_PAUSE_SECONDS:.0f} s")
-        time.sleep(0.001)

@@ -1,4 +1,4 @@
-"""The engines in the client: it sends a query to shards at the same time, and merges their answers."""
+"""The engine in the client: it sends a query to all shards at the same time, and merges their answers."""
 
 import select
 import struct
@@ -14,7 +14,7 @@ from ..errors import PostgresError, naming
 from ..servers.extension import RequiredExtension
 from ..session.session import AnswerMeans, QuerySession
 from ..session.statement import QueryStatement, changed
-from .engines import Engine, Neighbors, Router
+from .engines import Engine, Neighbors
 
 if TYPE_CHECKING:
     from .shard import Shard
@@ -25,13 +25,13 @@ _FINE = pq.ExecStatus.TUPLES_OK
 
 
 class ClientEngine(Engine):
-    """Clients that ask the shards themselves: all of them, or those that the router finds."""
+    """Clients that ask the shards themselves."""
 
     def __init__(self, extension: RequiredExtension) -> None:
         """Raise PostgresError where clients cannot wait for several connections, as they do by epoll."""
         super().__init__(extension)
         if sys.platform != "linux":
-            raise PostgresError("the shard engines client and routed need Linux: use --shard-engine fdw")
+            raise PostgresError("the shard engine client needs Linux: use --shard-engine fdw")
 
     def statement(
         self, shards: Sequence["Shard"], each: Sequence[QueryStatement], neighbors: Neighbors
@@ -40,9 +40,7 @@ class ClientEngine(Engine):
             changed(one, QueryStatement, sql=scattered_sql(shard.table_name, neighbors))
             for shard, one in zip(shards, each, strict=True)
         ]
-        statement: QueryStatement = changed(
-            scattered[0], ScatteredStatement, shards=tuple(scattered), router=self.router
-        )
+        statement: QueryStatement = changed(scattered[0], ScatteredStatement, shards=tuple(scattered))
         return statement
 
 
@@ -62,7 +60,6 @@ class ScatteredStatement(QueryStatement):
     """A statement of each shard, which returns ids and distances; the other fields are the first one's."""
 
     shards: tuple[QueryStatement, ...] = ()
-    router: Router | None = None  # None: all shards are asked
 
     def session_class(self) -> type[Any]:
         return ScatteredSession
@@ -78,14 +75,14 @@ class ScatteredSession(QuerySession):
                 with naming(f"shard {number} of {len(statement.shards)}"):
                     self.sessions.append(QuerySession(one))
             connections = [session.libpq for session in self.sessions]
-            self.libpq: Any = ScatteredConnections(connections, statement.count, statement.router)
+            self.libpq: Any = ScatteredConnections(connections, statement.count)
         except BaseException:
             self.close()
             raise
         self._statement, self.has_filter = statement, False
         self.encode, self.formats = statement.encoder(), statement.formats
         self.execute = self.libpq.exec_prepared
-        self.counted, self._router = AnswerMeans(), statement.router
+        self.counted = AnswerMeans()
         self.backend, self.plan_text = self.sessions[0].backend, self.sessions[0].plan_text
         self._connection = self.sessions[0]._connection
 
@@ -93,13 +90,6 @@ class ScatteredSession(QuerySession):
         place = self.libpq.failed
         with naming(f"shard {place + 1} of {len(self.sessions)}"):
             self.sessions[place].check(result)
-
-    def ids(self, result: Any) -> list[int]:
-        """Decode an answer, and count which share of the rows was searched for it where that is not all."""
-        ids = super().ids(result)
-        if self._router is not None:
-            self.counted.add("searched_rows_share", self._router.share(result.places))
-        return ids
 
     def check_settings(self) -> None:
         """Raise PostgresError where a shard's session has other settings than it was given."""
@@ -116,13 +106,12 @@ class ScatteredSession(QuerySession):
 
 
 class MergedAnswer:
-    """The nearest rows of the answers of shards, those at `places`, as libpq returns an answer."""
+    """The nearest rows of the answers of shards, as libpq returns an answer."""
 
     status = _FINE
 
-    def __init__(self, answers: Sequence[pq.abc.PGresult], count: int, places: Sequence[int] = ()) -> None:
+    def __init__(self, answers: Sequence[pq.abc.PGresult], count: int) -> None:
         """Take the answers, each row an id and a distance in binary."""
-        self.places = places
         rows = []
         for answer in answers:
             value = answer.get_value
@@ -145,18 +134,15 @@ class ScatteredConnections:
     They wait for one descriptor, which can be read when any of the connections can.
     """
 
-    def __init__(
-        self, connections: Sequence[pq.abc.PGconn], count: int, router: Router | None = None
-    ) -> None:
-        """Take the connections; an answer has `count` rows at most. The router chooses for each query."""
+    def __init__(self, connections: Sequence[pq.abc.PGconn], count: int) -> None:
+        """Take the connections; an answer has `count` rows at most."""
         self.failed = 0  # the shard of the last error
-        self._connections, self._count, self._router = connections, count, router
+        self._connections, self._count = connections, count
         self._poller = select.epoll()
         self.socket = self._poller.fileno()
         self._places_by_socket = {connection.socket: place for place, connection in enumerate(connections)}
         for socket in self._places_by_socket:
             self._poller.register(socket, select.EPOLLIN)
-        self._places: Sequence[int] = range(len(connections))  # of the last query
         self._busy: set[int] = set()
         self._is_read = True
 
@@ -166,13 +152,11 @@ class ScatteredConnections:
         return self._connections[self.failed].status
 
     def send_query_prepared(self, *arguments: Any) -> None:
-        """Send a statement with its parameters to the shards that it is for."""
-        if self._router is not None:
-            self._places = self._router.nearest(arguments[1][0])
-        self._busy, self._is_read = set(self._places), False
-        for place in self._places:
+        """Send a statement with its parameters to all shards."""
+        self._busy, self._is_read = set(range(len(self._connections))), False
+        for place, connection in enumerate(self._connections):
             try:
-                self._connections[place].send_query_prepared(*arguments)
+                connection.send_query_prepared(*arguments)
             except psycopg.OperationalError as error:
                 self._lose(place, error)
 
@@ -197,19 +181,19 @@ class ScatteredConnections:
         if self._is_read:
             return None
         self._is_read, self._busy = True, set()
-        answers = [self._connections[place].get_result() for place in self._places]
-        for place in self._places:
-            self._connections[place].get_result()  # None
-        for place, answer in zip(self._places, answers, strict=True):
+        answers = [connection.get_result() for connection in self._connections]
+        for connection in self._connections:
+            connection.get_result()  # None
+        for place, answer in enumerate(answers):
             if answer is None:
                 self._lose(place, psycopg.OperationalError("it did not answer"))
             if answer.status != _FINE:
                 self.failed = place
                 return answer
-        return MergedAnswer([answer for answer in answers if answer is not None], self._count, self._places)
+        return MergedAnswer([answer for answer in answers if answer is not None], self._count)
 
     def exec_prepared(self, *arguments: Any) -> Any:
-        """Send a statement with its parameters to the shards that it is for, and wait for all answers."""
+        """Send a statement with its parameters to all shards, and wait for all answers."""
         self.send_query_prepared(*arguments)
         answer = self.get_result()
         self.get_result()

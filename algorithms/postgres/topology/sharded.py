@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 from ..errors import PostgresError
@@ -16,18 +15,15 @@ from ..table import Column
 from ..table.sparse import is_sparse
 from ..table.tables import fingerprint
 from . import SeveralWatch, load
-from .dealing import ShardRows, checked_probes, deal_by_cells
 from .engines import Engine, Neighbors
-from .shard import Shard
+from .shard import Shard, ShardRows
 
-ROUTED = "routed"
 # The module and the class of each engine, which is imported when it is chosen.
 ENGINES = {
     "fdw": "fdw.FdwEngine",
     "fdw-naive": "fdw.NaiveFdwEngine",
     "client": "scattered.ClientEngine",
     "citus": "citus.CitusEngine",
-    ROUTED: "scattered.ClientEngine",
 }
 # Facts that all shards have a part of.
 _SUMMED = (
@@ -52,15 +48,13 @@ class ShardedTable(IndexedTable):
         count: int,
         engine: str,
         most: int = 0,
-        probes: int | None = None,
     ) -> None:
         """Take what the plug-in describes, and the arguments of its set_servers; nothing is started yet.
 
-        Each server has the memory of one of `most`. ROUTED asks the nearest `probes` shards; None: all.
+        Each server has the memory of one of `most`.
         """
         super().__init__(extension, metric, hooks)
         self._engine: Engine = load(ENGINES[engine])(extension)
-        self._probes = checked_probes(metric, count, probes) if engine == ROUTED else None
         self._shards = [
             Shard(extension, metric, hooks, (number, count), max(count, most), self._engine.prepare)
             for number in range(1, count + 1)
@@ -93,10 +87,12 @@ class ShardedTable(IndexedTable):
             raise PostgresError(f"{rows:,} rows for {count} shards: use fewer shards")
         self._engine.forget()
         self._check_hosts()
-        own = dict(zip(self._shards, self._deal(X, column), strict=True))
-        for shard in self._shards:
+        mark = fingerprint(X)
+        own = [ShardRows(X, place, count, mark) for place in range(count)]
+        self._facts = {"shard_rows": [len(part) for part in own]}
+        for shard, part in zip(self._shards, own, strict=True):
             with self._enter_shard(shard):
-                shard.make(own[shard], column, options)
+                shard.make(part, column, options)
         self._check_same([shard.versions for shard in self._shards])
         self._open()
 
@@ -162,21 +158,6 @@ class ShardedTable(IndexedTable):
         self._engine.close()
         for shard in self._shards:
             shard.release()
-
-    def _deal(self, X: Any, column: Column) -> Sequence[ShardRows]:
-        """Return the rows of each shard; the engine gets what routes queries, where not all are asked."""
-        mark, first, count = fingerprint(X), self._shards[0], len(self._shards)
-        rows: Sequence[ShardRows] = [ShardRows(X, place, count, mark) for place in range(count)]
-        self._facts = {}
-        if self._probes is not None:
-            with self._enter_shard(first):
-                server = first.started()
-            place, enter = (count, self._probes), partial(first.enter_phase, "cells")
-            rows, self._engine.router, self._facts = deal_by_cells(
-                X, mark, column, place, self._metric, server, enter
-            )
-        self._facts["shard_rows"] = [len(own) for own in rows]
-        return rows
 
     def _open(self) -> None:
         self._current = self._shards[0]

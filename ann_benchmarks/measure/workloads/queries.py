@@ -11,7 +11,7 @@ from ann_benchmarks.load.one_client import one_each
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.spans import closed_loop
 from ann_benchmarks.load.warmup import WARMUP_RUN, Warmup, warm_up
-from ann_benchmarks.plugin import Writable, client_facts, settle
+from ann_benchmarks.plugin import Writable, client_facts
 from ann_benchmarks.results.remarks import remarks
 
 from ..answers import checked_neighbors
@@ -71,7 +71,6 @@ def measure_queries(
 ) -> None:
     """Measure the queries on the table as it is, and keep that as a phase; `took`: what led to it, in s."""
     seconds = max(QUIET_SHARE * work.workload.seconds, LEAST_QUIET_SECONDS)
-    settle(table)
     work.check_plan()
     with work.bar(name) as bar, work.monitor.phase(name):
         facts = clients.warm_up()
@@ -104,14 +103,10 @@ def measure_queries(
 
 
 WAITS = "wait_events"
-LARGEST = "_max"  # ends the names of what is the largest of many
 
 
 def joined(segments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return means of numbers, or the largest, and sums of counts in lists.
-
-    Of what is true or false, return whether it was ever true, and of texts the last one.
-    """
+    """Return means of numbers, whether anything was ever true, and of texts the last one."""
     facts: dict[str, Any] = {}
     for name in {name: None for segment in segments for name in segment}:
         values = [segment[name] for segment in segments if name in segment]
@@ -120,9 +115,7 @@ def joined(segments: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         elif all(isinstance(value, bool | np.bool_) for value in values):
             facts[name] = any(values)
         elif all(isinstance(value, int | float | np.number) for value in values):
-            facts[name] = float(max(values) if name.endswith(LARGEST) else np.mean(values))
-        elif all(isinstance(value, list) for value in values):
-            facts[name] = np.sum(values, axis=0).tolist()
+            facts[name] = float(np.mean(values))
         else:
             facts[name] = values[-1]
     return facts

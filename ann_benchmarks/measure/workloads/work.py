@@ -204,8 +204,6 @@ def describe_phase(phase: Phase) -> str:
         parts.insert(0, f"queries {_rate(phase.queries)}")
     took = f" in {phase.seconds_to_reach:.1f} s" if phase.seconds_to_reach is not None else ""
     recall = f"recall {phase.recall:.4f} ({phase.recall_low:.4f} to {phase.recall_high:.4f})"
-    if (behind := phase.facts.get("recall_lag_seconds")) is not None:
-        recall += f" of replicas {behind:.3g} s behind"
     size = f"{phase.rows:,} rows, index {size_text(phase.index_size, KIB)}"
     return f"{phase.name}{took}: " + "; ".join([*parts, recall, size])
 

@@ -1,7 +1,7 @@
 """Writes at a rate beside clients that ask all the time."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +12,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.load.request import poisson_arrivals
 from ann_benchmarks.load.spans import closed_loop
 from ann_benchmarks.load.workload import KINDS
-from ann_benchmarks.plugin import Changes, Writable, Writers, Writes, client_facts, freeze_answers
+from ann_benchmarks.plugin import Changes, Writable, Writers, Writes, client_facts
 
 from .over_time import Span, Times, rate_of, run_together, times_of, writes_of
 from .queries import QueryClients, joined
@@ -63,11 +63,10 @@ def writing(work: Work, clients: QueryClients, table: Writable) -> None:
         stack.enter_context(work.monitor.phase("writing"))
         writers = stack.enter_context(closing(table.open_writers(work.workload.writers, beside_queries=True)))
         bar = stack.enter_context(work.bar("writing"))
-        moment = stack.enter_context(ExitStack())
         table.checkpoint()
         for number in range(SEGMENTS):
             _let_come(work, number, seen)
-            behind = _write(work, table, clients, writers, bar, seen, moment)
+            _write(work, table, clients, writers, bar, seen)
             recalls = clients.recalls()
             work.timeline.tell_recall(float(recalls.mean()))
     rates = {
@@ -88,7 +87,7 @@ def writing(work: Work, clients: QueryClients, table: Writable) -> None:
         seconds=work.timeline.now - began,
         queries=rate_of(seen.queries),
         writes=rates,
-        facts={**joined(seen.facts), **behind},
+        facts=joined(seen.facts),
     )
 
 
@@ -110,13 +109,8 @@ def _write(
     writers: Writers,
     bar: Any,
     seen: _Seen,
-    moment: ExitStack,
-) -> Mapping[str, float]:
-    """Make the changes that came, and know which were made.
-
-    Until the next changes are made, or `moment` ends, answers are then those of this moment; return how far
-    they are behind the writes.
-    """
+) -> None:
+    """Make the changes that came, and know which were made."""
     seconds = work.workload.seconds / SEGMENTS
     sizes: list[tuple[float, float]] = []
     before = len(seen.facts)
@@ -132,9 +126,7 @@ def _write(
         clients.prepare(seconds)
         writers.prepare_changes(_changes(work, planned), len(planned), seconds, has_due=True)
         with watch.running():
-            moment.close()
             start = run_together([clients.clients, writers], tick)
-            behind = moment.enter_context(freeze_answers(table))
         answers, written = clients.clients.answers(), writers.written()
         facts = watch.facts(sum(len(given.numbers) for given in [*answers, *written]))
         facts |= client_facts(clients.clients)
@@ -154,7 +146,6 @@ def _write(
         times = Times(wrote.ends[of_kind], wrote.seconds[of_kind], int(np.count_nonzero(of_kind & ~done)))
         seen.writes[kind].append(Span(seconds, times, len(times.ends) / seconds))
     seen.facts.append({**measured.facts, **_lateness(written)})
-    return behind()
 
 
 def _changes(work: Work, planned: Planned) -> Iterator[Changes]:
