@@ -191,6 +191,11 @@ def dataset_table() -> str:
     others = [f"{alias} = {name}" for alias, name in sorted(aliases().items())]
     table = [line.format(*row).rstrip() for row in rows]
     table += ["", "other names: " + ", ".join(others)]
+    published: dict[str, list[str]] = {}
+    for name, entry in registered().items():
+        if isinstance(entry, Parts) and entry.filters:
+            published.setdefault(", ".join(source.names for source in entry.filters), []).append(name)
+    table += [f"published filters of {', '.join(names)}: {sets}" for sets, names in published.items()]
     for name in present_names():
         if filters := stored_filters(name, DATA_FOLDER):
             table.append(f"filters of {name}: {', '.join(filters)}")

@@ -53,6 +53,17 @@ def get_parts(parts: Parts, data: Path, connections: int) -> None:
         files.append(_file(parts, parts.test, parts.place(parts.test, data), check))
     if parts.neighbors:
         files.append(_file(parts, parts.neighbors, parts.place(parts.neighbors, data), read_neighbors))
+    _fetch_missing(parts, files, connections)
+
+
+def get_file(parts: Parts, address: str, check: Check) -> Path:
+    """Download one more file of a dataset unless it is there, as those of filters are; return its path."""
+    file = _file(parts, address, parts.place(address), check)
+    _fetch_missing(parts, [file], CONNECTIONS)
+    return file.path
+
+
+def _fetch_missing(parts: Parts, files: list[DownloadRequest], connections: int) -> None:
     missing = [file for file in files if not file.path.exists()]
     for file in missing:
         if not is_url(file.url):

@@ -26,6 +26,7 @@ from .filter_files import (
     write_filter_set,
 )
 from .own import OwnVectors
+from .published_filters import compare_published, published_filters, published_source, published_sources
 from .queries import TrueNeighbors
 from .write import NEIGHBORS
 
@@ -37,9 +38,10 @@ def check_filters(name: str, filters: Sequence[str]) -> list[str]:
     stored = stored_filters(name, DATA_FOLDER)
     names = list(dict.fromkeys(canonical_filter(filter) for filter in filters))
     for filter in names:
-        if synthetic_set(filter) or filter in stored:
+        if synthetic_set(filter) or filter in stored or published_source(name, filter):
             continue
-        known = ", ".join([*stored, *(f"{kind}:..." for kind in SYNTHETIC_KINDS)])
+        kinds = [f"{kind}:..." for kind in SYNTHETIC_KINDS]
+        known = ", ".join([*stored, *kinds, *(source.names for source in published_sources(name))])
         raise UserError(
             f"dataset '{name}' has no filters '{shown(filter)}'; there are {known};"
             f" one's own come from: python create_dataset.py --add-filters {name} --attributes FILE"
@@ -79,8 +81,15 @@ def _prepare(dataset: Dataset, name: str, synthetic: SyntheticSet | None, count:
     """Make one set unless it is there with `count` neighbours or more."""
     filters: Sequence[Filter]
     path = filter_path(dataset.name, name, dataset.data)
-    stored = dataset.filter_set(name) if path.exists() and not (force and synthetic) else None
+    source = published_source(dataset.name, name)
+    can_be_made = synthetic is not None or source is not None
+    stored = dataset.filter_set(name) if path.exists() and not (force and can_be_made) else None
     if stored is not None and not force and dataset.truth(name).neighbors.shape[1] >= count:
+        return
+    if source is not None:
+        filters, attributes = published_filters(dataset, name, source)
+        found = store_filters(dataset, name, filters, attributes, count)
+        compare_published(dataset, found, filters, attributes)
         return
     if synthetic is None:
         assert stored is not None
@@ -165,6 +174,11 @@ def add_own_filters(
     """Read filters for a dataset that is there, and store them; return the names of the sets."""
     with get_dataset(canonical_name(name))[0] as dataset:
         found = read_own_filters(files.attributes, files.filters, dataset.rows, len(dataset.test()))
+        for filter in found.sets:
+            if published_source(dataset.name, filter):
+                raise UserError(
+                    f"'{filter}' is the name of published filters of {dataset.name}; choose another"
+                )
         _check_matches(files, found, dataset.rows)
         return store_own_filters(dataset, found, neighbors, force)
 

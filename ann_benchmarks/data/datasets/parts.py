@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,33 @@ from ..vectors import FirstRows, Rows, checked, open_parts, open_rows, read_neig
 from ..vectors.opening import BIG_ANN_TYPES, big_ann_bytes
 from .dataset import DATA_FOLDER, Dataset, plug_in_array
 from .queries import TrueNeighbors, neighbor_rows
+
+
+@dataclass(frozen=True)
+class FilterSource:
+    """Addresses, as Parts has them, of a filter set that was published, or of all sets of a kind.
+
+    `of_rows` has the attribute of the rows; `id` is the column of this name beside the vectors. Tags have a
+    file `of_queries`, too. A kind has sets of the `shares` that pass, and a `label` if it compares texts;
+    {passing} and {removed} stand for percentages.
+    """
+
+    name: str
+    of_rows: str
+    of_queries: str = ""
+    neighbors: str = ""
+    shares: tuple[Decimal, ...] = ()
+    label: str = ""
+
+    @property
+    def names(self) -> str:
+        """Its name in a list of all: tags, or int:S."""
+        return f"{self.name}:S" if self.shares else self.name
+
+    @property
+    def column(self) -> str:
+        """The name of the attribute."""
+        return f"published_{self.name}"
 
 
 @dataclass(frozen=True)
@@ -38,6 +66,7 @@ class Parts:
     folder: str = ""
     whole_rows: int | None = None
     checksums: Mapping[str, str] = field(default_factory=dict)
+    filters: tuple[FilterSource, ...] = ()  # those that were published with it
 
     def place(self, address: str, data: Path = DATA_FOLDER) -> Path:
         """Where the file of an address lies or would lie."""
@@ -160,9 +189,16 @@ class PartsDataset(Dataset):
         """The neighbours that came with the data, not their distances: every publisher has its own."""
         if not self.has_published_truth:
             return None
+        path = self.parts.place(self.parts.neighbors, self.data)
+        return TrueNeighbors(self.neighbors_in(path), None, self.name)
+
+    def neighbors_in(self, path: Path) -> np.ndarray:
+        """Read a published file of neighbours: row numbers (queries, k) int64, in the order of the queries.
+
+        UserError where it does not fit the dataset. -1 stands for no row.
+        """
         from ..vectors.parquet import distinct_ids, parquet_ids  # needs pyarrow; plots do not wait for it
 
-        path = self.parts.place(self.parts.neighbors, self.data)
         ids = read_neighbors(path)
         queries = len(self._test)
         if len(ids) != queries:
@@ -175,9 +211,9 @@ class PartsDataset(Dataset):
             if named is not None and not np.array_equal(np.sort(distinct_ids(path, named)), own[order]):
                 raise UserError(f"{path} has the neighbours of other queries than {test}, by their ids")
             ids = ids[np.argsort(order, kind="stable")]
-        return TrueNeighbors(neighbor_rows(ids, self._row_ids(), self.rows, path), None, self.name)
+        return neighbor_rows(ids, self.row_ids(), self.rows, path)
 
-    def _row_ids(self) -> Iterator[np.ndarray] | None:
+    def row_ids(self) -> Iterator[np.ndarray] | None:
         """Give the ids that the publisher has given the rows, in blocks; None: their numbers."""
         originals = [self.parts.place(address, self.data) for address in self.parts.train]
         if not all(part.suffix == ".parquet" for part in originals):

@@ -3,21 +3,23 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import shown
 from ann_benchmarks.common.names import name_problem
-from ann_benchmarks.common.yaml_file import Where, YamlFile
+from ann_benchmarks.common.yaml_file import Where, YamlFile, is_number
 from ann_benchmarks.distance import METRICS
 
+from ..filters.named import PUBLISHED_KINDS
 from ..vectors.sparse import SPARSE_SUFFIXES
 from . import generated
 from .dataset import DATA_FOLDER, Dataset
 from .downloads import convert_sparse, get_hdf5, get_parts
 from .file import open_dataset_file
-from .parts import Parts
+from .parts import FilterSource, Parts
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,7 @@ _KEYS: dict[str, type] = {
     **dict.fromkeys(("distance", "test", "neighbors", "folder", "hdf5", "first_of"), str),
     **dict.fromkeys(("rows", "dimension", "queries"), int),
     **dict.fromkeys(("train", "aliases"), list),
-    **dict.fromkeys(("sha256", "md5", "generate"), dict),
-    "filters": dict,  # earlier versions fetched filter sets
+    **dict.fromkeys(("sha256", "md5", "generate", "filters"), dict),
     "recompute_distances": bool,
 }
 _RANGE = re.compile(r"\{([0-9]{1,9})\.\.([0-9]{1,9})\}")
@@ -119,7 +120,7 @@ class DescriptionFile(YamlFile):
             if parent not in others or "rows" not in content:
                 self.fail(where, "first_of needs `rows`, and the name of another dataset there")
             whole = others[parent]["rows"]
-            shared = {"folder": parent, **others[parent], "aliases": [], "neighbors": ""}
+            shared = {"folder": parent, **others[parent], "aliases": [], "neighbors": "", "filters": {}}
             content = {**shared, **content}
         known = {key: content[key] for key in ("rows", "dimension", "queries") if key in content}
         names = tuple(content.get("aliases", ()))
@@ -146,9 +147,15 @@ class DescriptionFile(YamlFile):
             folder=content.get("folder", name),
             whole_rows=whole,
             checksums={file: f"{kind}:{text}" for kind in kinds for file, text in kinds[kind].items()},
+            filters=tuple(
+                self._filter((*where, "filters", each), str(each), one)
+                for each, one in content.get("filters", {}).items()
+            ),
         )
         if not parts.train[0].endswith(SPARSE_SUFFIXES):
             return parts
+        if parts.filters:
+            self.fail((*where, "filters"), "published filters need dense vectors")
         return SingleFile(name, content["distance"], **known, aliases=names, sparse=parts)
 
     def _check(self, where: Where, content: Any) -> None:
@@ -157,6 +164,8 @@ class DescriptionFile(YamlFile):
             self.fail((*where, "distance"), f"distance must be one of {', '.join(METRICS)}")
         if ("train" in content) != ("test" in content):
             self.fail(where, "train and test belong together")
+        if "filters" in content and "train" not in content:
+            self.fail((*where, "filters"), "filters are of datasets in several files: name train and test")
         for key, value in content.items():
             kind, place = _KEYS[key], (*where, key)
             if kind is int and (type(value) is not int or value < 1):
@@ -169,6 +178,25 @@ class DescriptionFile(YamlFile):
             self.fail((*where, "train"), "train names no file")
         if problem := name_problem(content.get("folder", "-")):
             self.fail((*where, "folder"), f"folder {problem}; give the name of a folder in data/")
+
+    def _filter(self, where: Where, name: str, content: Mapping[str, Any]) -> FilterSource:
+        keys = ("of_rows", "of_queries", "neighbors", "shares", "label")
+        self.mapping(where, content, "a filter set", keys, ("of_rows",))
+        texts = {key: self.checked((*where, key), content[key], str) for key in content if key != "shares"}
+        shares = self.checked((*where, "shares"), content.get("shares", []), list)
+        if not all(is_number(share) and 0 < share < 1 for share in shares):
+            self.fail((*where, "shares"), "shares must be numbers between 0 and 1")
+        if bool(shares) != (name in PUBLISHED_KINDS):
+            kinds = " and ".join(PUBLISHED_KINDS)
+            self.fail(where, f"sets of the kinds {kinds} have shares, and no others have")
+        is_tags = texts["of_rows"].endswith(".spmat")
+        if is_tags != bool(texts.get("of_queries")) or is_tags == bool(shares):
+            self.fail(
+                where, "a set of tags has a file .spmat of_rows, and one of_queries; others have shares"
+            )
+        if bool(texts.get("label")) != (bool(shares) and texts["of_rows"] != "id"):
+            self.fail(where, "filters on a file of labels have a label, and no others have")
+        return FilterSource(name, shares=tuple(Decimal(str(share)) for share in shares), **texts)
 
     def _parts(self, where: Where, addresses: Sequence[str]) -> tuple[str, ...]:
         """Return the names of all parts: part{0..2}.npy is three, and {00..10} keeps two digits."""

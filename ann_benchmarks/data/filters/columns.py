@@ -18,6 +18,7 @@ from .filter import RowAttribute
 from .named import RESERVED_COLUMNS
 
 LONGEST_COLUMN = 63  # bytes of a name that PostgreSQL keeps
+LABEL_COLUMNS = ("labels", "id")  # of VectorDBBench's scalar_labels.parquet
 _KINDS = "whole numbers, texts, dates or timestamps, or lists of whole numbers, which are labels"
 
 
@@ -136,6 +137,39 @@ def _refuse_nulls(path: Path, name: str, column: pa.ChunkedArray) -> None:
 
 def _is_time(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
+def label_column(name: str, path: Path, ids: np.ndarray) -> RowAttribute:
+    """Read the label of each row, whose ids are given, from a Parquet file of labels by id.
+
+    Without a column `id`, the ids are the places in the file. A null is an empty text. All rows with one
+    label share one text: 8 bytes a row.
+    """
+    wanted, key = LABEL_COLUMNS
+    with reading(path):
+        names = pq.read_schema(regular(path)).names
+        table = pq.read_table(path, columns=[name for name in LABEL_COLUMNS if name in names])
+    if wanted not in names or not _is_text(table.column(wanted).type):
+        raise UserError(f"{path} has no column '{wanted}' of texts; fetch it again")
+    all_ids = np.arange(len(table))
+    if key in names:
+        if table.column(key).null_count:
+            raise UserError(f"{path} has null among its ids; fetch it again")
+        with reading(path):
+            all_ids = table.column(key).cast(pa.int64()).to_numpy()
+    found = pc.fill_null(table.column(wanted).cast(pa.string()), "").dictionary_encode().combine_chunks()
+    all_codes = found.indices.to_numpy()
+    order = np.argsort(all_ids, kind="stable")
+    all_ids, all_codes = all_ids[order], all_codes[order]
+    twice = (all_ids[1:] == all_ids[:-1]) & (all_codes[1:] != all_codes[:-1])
+    if twice.any():
+        raise UserError(f"{path} has two labels for id {all_ids[np.argmax(twice)]}; fetch it again")
+    at = np.minimum(np.searchsorted(all_ids, ids), max(len(all_ids) - 1, 0))
+    lacking = np.ones(len(ids), bool) if not len(all_ids) else all_ids[at] != ids
+    if lacking.any():
+        row = int(np.argmax(lacking))
+        raise UserError(f"{path} has no label for id {ids[row]} of row {row} (from 0); fetch it again")
+    return RowAttribute(name, "text", np.array(found.dictionary.to_pylist(), object)[all_codes[at]])
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -6,8 +6,11 @@ far:S       such a stretch elsewhere
 labels:S    a label that about S of the rows have
 labels2:S   two labels that about S of the rows have both
 tenants:N   the query's tenant, of N tenants with sizes as Zipf's law has them
+int:S       published with the dataset: rows whose id is among the largest, a share S of all
+label:S     published with the dataset: rows with the label that about a share S of all have
 
-S is the share of the rows that pass.
+S is the share of the rows that pass. VectorDBBench names an integer filter by the share that it removes:
+its 99% is int:0.01. Its label filters have the share that passes, as here.
 
 The columns of synthetic sets that do not depend on the vectors are made here, too. Their random numbers are
 functions of a place: whole numbers alone make them, so that all machines agree. The mixing function is
@@ -37,7 +40,9 @@ _SHARES = {
     "labels2": ("labels", Decimal("0.125")),
 }
 SYNTHETIC_KINDS = (*_SHARES, "tenants")
-KINDS_WITH_NUMBERS = (*SYNTHETIC_KINDS, "int", "label")  # the last two: as earlier versions have stored them
+PUBLISHED_KINDS = ("int", "label")
+KINDS_WITH_NUMBERS = (*SYNTHETIC_KINDS, *PUBLISHED_KINDS)
+# Columns of synthetic and of published filter sets.
 RESERVED_COLUMNS = r"uniform|place|labels|tenant_of_\d+|place of queries|published_\w+"
 LABELS = 5000  # the rarest is on 1 row of 10,000
 COMMONEST = Decimal("0.5")  # the share of the rows that have label 1; label r is on a share of COMMONEST / r
@@ -48,8 +53,8 @@ _ROUNDS = 6
 
 
 @dataclass(frozen=True)
-class SyntheticSet:
-    """One of SYNTHETIC_KINDS, and its selectivity or number of tenants."""
+class NumberedSet:
+    """A kind of KINDS_WITH_NUMBERS, and its selectivity or number of tenants."""
 
     kind: str
     number: Decimal
@@ -58,6 +63,10 @@ class SyntheticSet:
     def name(self) -> str:
         """The name, which is the same however the number was written."""
         return f"{self.kind}:{self.number:f}"
+
+
+class SyntheticSet(NumberedSet):
+    """One of SYNTHETIC_KINDS."""
 
     @property
     def column(self) -> str:
@@ -79,6 +88,21 @@ class SyntheticSet:
         return round(self.number * rows)
 
 
+class PublishedShare(NumberedSet):
+    """One of PUBLISHED_KINDS."""
+
+    def written_in(self, text: str) -> str:
+        """Return an address, or a label, with the percentages that pass and that do not: 0.5 and 99.5."""
+        passing, removed = (
+            f"{(100 * share).normalize():f}" for share in (self.number, 1 - self.number)
+        )  # fmt: skip
+        return text.replace("{passing}", passing).replace("{removed}", removed)
+
+    def first_id(self, rows: int) -> int:
+        """Return the smallest id that passes an integer filter, of ids from 0 to rows - 1."""
+        return int(rows * (1 - self.number))
+
+
 def synthetic_set(name: str) -> SyntheticSet | None:
     """Read the name of a synthetic set, None for any other; UserError for a number out of range."""
     kind, colon, text = name.partition(":")
@@ -98,15 +122,27 @@ def synthetic_set(name: str) -> SyntheticSet | None:
     return SyntheticSet(kind, number.normalize())
 
 
+def published_share(name: str) -> PublishedShare | None:
+    """Read the name of a published set with a number, None for any other; UserError for a bad number."""
+    kind, colon, text = name.partition(":")
+    if not colon or kind not in PUBLISHED_KINDS:
+        return None
+    share = _read_number(text)
+    if share is None or not 0 < share < 1:
+        raise UserError(f"'{shown(name)}' needs the share of the rows that passes: {kind}:0.01")
+    return PublishedShare(kind, share.normalize())
+
+
 def canonical_filter(name: str) -> str:
     """Return the one name that a filter set has, however its number is written.
 
     UserError for an unknown kind, and for a number out of range.
     """
-    if (found := synthetic_set(name)) is not None:
+    found = synthetic_set(name) or published_share(name)
+    if found is not None:
         return found.name
     kind, colon, _ = name.partition(":")
-    if colon and kind not in KINDS_WITH_NUMBERS:
+    if colon:
         raise UserError(
             f"unknown kind of filter '{shown(kind)}' ('{shown(name)}'); {closest(kind, KINDS_WITH_NUMBERS)}"
         )
