@@ -48,7 +48,8 @@ install /tmp/pgpu.deb
 
 echo /opt/cuda >/etc/ld.so.conf.d/ann-benchmarks-cuda.conf
 if [ -n "${CUVS:-}" ]; then
-    pip install --no-cache-dir --no-compile --target /opt/cuvs "$CUVS" ||
+    # cuRAND needs the CUDA runtime, which no wheel of cuVS asks for.
+    pip install --no-cache-dir --no-compile --target /opt/cuvs "$CUVS" "cuda-toolkit[cudart]" ||
         fail "pip cannot install $CUVS; what it said is above"
     find /opt/cuvs -name '*.so*' -printf '%h\n' | sort -u >>/etc/ld.so.conf.d/ann-benchmarks-cuda.conf
 fi

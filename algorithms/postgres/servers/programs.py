@@ -48,8 +48,9 @@ def library_folders(name: str, content: bytes) -> list[str]:
     printed = os.fsdecode(done.stdout)
     if missing := sorted(set(re.findall(rf"^\s*(?!{_DRIVER})(\S+) => not found", printed, re.MULTILINE))):
         raise PostgresError(
-            f"{name} needs {', '.join(missing)}, which this machine lacks: `pip install libcuvs-cu13` (-cu12"
-            f" for CUDA 12) in the version that it was built with, or name the folders in {_PATH}"
+            f"{name} needs {', '.join(missing)}, which this machine lacks: `pip install libcuvs-cu13`, or"
+            " -cu12 for CUDA 12, in the version that it was built with, and `cuda-toolkit[cudart]`,"
+            f" or name the folders in {_PATH}"
         )
     used = {str(Path(path).parent) for path in re.findall(r" => (/.+) \(0x", printed)}
     for folder in (folders := [folder for folder in folders if folder in used]):
