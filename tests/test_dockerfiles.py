@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ann_benchmarks.common.layout import PROGRAM
 from ann_benchmarks.installing.context import read_dockerfile
 
 from .conftest import ROOT
@@ -170,3 +171,22 @@ def test_scripts_are_of_the_plainest_shell(script: Path) -> None:
             text=True,
         )
         assert checked.returncode == 0, checked.stdout
+
+
+def test_the_client_image_is_made_of_what_is_built_here() -> None:
+    folder = ROOT / "templates/client"
+    compose = yaml.safe_load((folder / "compose.yml").read_text())["services"]
+    build = compose["client"]["build"]
+    context = (folder / build["context"]).resolve()
+    assert context == ROOT / "dist" and (context / build["dockerfile"]).resolve() == folder / "Dockerfile"
+    names = {"USER": "USER", "PASSWORD": "PASSWORD", "DBNAME": "DB"}
+    login = {name: compose["server"]["environment"][f"POSTGRES_{there}"] for name, there in names.items()}
+    wanted = {f"ANN_BENCHMARKS_PG_{name}": value for name, value in (login | {"HOST": "server"}).items()}
+    assert compose["client"]["environment"] == wanted
+    said = instructions(folder / "Dockerfile")
+    program = yaml.safe_load(
+        next(line for line in said if line.startswith("ENTRYPOINT"))[len("ENTRYPOINT") :]
+    )
+    assert program == [PROGRAM] and any(line == "USER 10001" for line in said)
+    copied = next(line for line in said if line.startswith("COPY")).split()[1:-1]
+    assert copied == ["requirements.lock", "*.whl"] and (ROOT / copied[0]).exists()
