@@ -411,20 +411,6 @@ def test_a_container_killed_from_outside_is_said_and_ctrl_c_leaves_nothing(docke
     assert all(damage(path) is None for path in iter_result_paths())
 
 
-def test_sigterm_leaves_nothing(docked):
-    docked.add_plugin("slow", SLOW, SIX_POINTS)
-    process = docked.start()
-    until(lambda: list(iter_result_paths()))
-    process.terminate()
-    _, errors = process.communicate(timeout=END_SECONDS)
-    assert process.returncode == 143
-    *put_away, ending = without_warnings(errors)
-    assert put_away in ([], ["put away"])
-    assert ending.startswith("terminated; what is finished is kept")
-    assert docked.containers() == []
-    assert 1 <= len(docked.results()) == len(list(iter_result_paths())) < 6
-
-
 STUBBORN = """\
 def fit(self, X):
     for number in range(1, signal.NSIG):
