@@ -240,7 +240,8 @@ def test_every_scale_shows_every_series(x_scale, y_scale, tmp_path):
 def test_names_are_drawn_as_they_are(tmp_path):
     names = ["$\\frac{1$", "_hidden", "a$b$c", "<b>&amp;", "%s {} \\n", "line\nbreak", "日本", "", "x" * 300]
     series = {name: [Point(0.9, i + 1.0), Point(0.8, i + 2.0)] for i, name in enumerate(names)}
-    draw_metrics(series, View(), tmp_path / "x.svg", title="$\\frac{$ _")
+    for ending in ("svg", "pdf"):
+        draw_metrics(series, View(), tmp_path / f"x.{ending}", title="$\\frac{$ _")
     labels = re.findall(r"<!-- (.*?) -->", (tmp_path / "x.svg").read_text(), re.DOTALL)
     assert {"$\\frac{1$", "_hidden", "a$b$c", "%s {} \\n"} <= set(labels)
 
