@@ -5,21 +5,17 @@ import math
 import os
 import pickle
 import re
-import signal
 import socket
 import struct
-import subprocess
 import sys
 import threading
 import time
 from dataclasses import replace
 from http.client import HTTPResponse
 from pathlib import Path
-from textwrap import dedent
 from types import SimpleNamespace
 from typing import ClassVar
 
-import h5py
 import numpy as np
 import pytest
 from docker.errors import APIError, ImageNotFound, NotFound
@@ -74,7 +70,6 @@ from ann_benchmarks.run.worker import VERSIONS, Question
 from ann_benchmarks.statistics.intervals import Interval
 
 from .conftest import ROOT
-from .programs import until
 
 pytestmark = pytest.mark.thorough
 
@@ -157,13 +152,6 @@ def test_a_message_of_any_length_is_not_waited_for():
     for lengths in ((2**31, 0), (2, 2**62)):
         with pytest.raises(ValueError):
             list(MessageReader().feed(struct.pack(">IQ", *lengths)))
-
-
-def test_large_attachments_take_time_in_proportion_to_their_length():
-    data = write_message(POINT, bytes(2**26))
-    started = time.perf_counter()
-    [(_, attachment)] = messages_of(data, 2**14)
-    assert len(attachment) == 2**26 and time.perf_counter() - started < 60
 
 
 def test_a_request_can_be_read_by_any_python():
@@ -447,16 +435,6 @@ def test_a_log_keeps_the_last_state_of_a_progress_bar(tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_a_line_without_an_end_is_not_kept_in_memory(tmp_path):
-    log = Log(tmp_path / "log", False)
-    started = time.perf_counter()
-    for _ in range(4096):
-        log.write(b"x" * 2**15)  # 128 MiB in all, as the engine cuts it
-        assert time.perf_counter() - started < 60
-    log.close()
-    assert (tmp_path / "log").stat().st_size == pytest.approx(2**27, abs=2**20)
-
-
 def test_letters_that_arrive_in_two_pieces_are_shown_as_one(tmp_path, capsys):
     log = Log(tmp_path / "log", True)
     text = "50%|█████▌    |\n".encode()
@@ -716,78 +694,3 @@ def test_an_engine_that_is_not_there_is_one_line(environment, monkeypatch):
 
 
 # What runs in a container, run outside of one
-
-
-@pytest.fixture
-def inside(workspace):
-    """Starts it in the workspace, as a container would."""
-    started = []
-
-    def start(name="quick", terminal=None, facts=None, points=((),)):
-        definition = Definition(name, "Plugin", f"plugins.{name}", "x", [], [], False)
-        job = Job(definition, [list(point) for point in points], "tiny", 10)
-        environment = {**workspace.environment, "PYTHONPATH": f"{ROOT}:{workspace.path}"}
-        process = subprocess.Popen(
-            [sys.executable, "-u", "-m", "ann_benchmarks.run.containers.inside"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment,
-        )
-        started.append(process)
-        process.stdin.write(write_request(RunRequest(JobRequest(job, facts or {}), 2**30, terminal)))
-        process.stdin.flush()
-        return process
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
-
-
-@pytest.mark.parametrize("how", ["input ends", "SIGTERM"])
-def test_it_ends_with_run_py_and_puts_things_away(workspace, inside, how):
-    fit = "def fit(self, X):\n    Path('begun').touch()\n    time.sleep(600)\n"
-    workspace.add_plugin("sleeps", f"{fit}def done(self): Path('done').touch()")
-    process = inside("sleeps")
-    until(lambda: Path("begun").exists() or process.poll() is not None)
-    if how == "SIGTERM":
-        process.send_signal(signal.SIGTERM)
-    else:
-        process.stdin.close()
-    assert process.wait(60) == 128 + signal.SIGTERM
-    assert Path("done").exists() and process.stdout.read() == b""
-    assert process.stderr.read() == b""
-
-
-def test_a_job_is_carried_out_and_reported(workspace, inside):
-    body = """\
-    def fit(self, X):
-        import subprocess
-        os.write(1, b"written to 1\\n")
-        subprocess.run(["echo", "from a child"], check=True)
-        print("printed")
-    def query(self, q, n): return list(range(n))
-    def done(self): print("put away")
-    """
-    workspace.add_plugin("quick", dedent(body))
-    process = inside(facts={"docker_image": "x"})
-    heard = MessageReader().feed(process.stdout.read())
-    said = [each for each in heard if not isinstance(each[0], Note)]  # of others, who take CPU
-    assert [type(message) for message, _ in said] == [Built, PointDone, Finished]
-    assert process.wait(60) == 0
-    done, content = said[1]
-    assert done.path == Path("results/tiny/10/quick/.hdf5") and not done.path.exists()
-    with h5py.File(io.BytesIO(content)) as file:
-        assert file.attrs["docker_image"] == "x" and file["neighbors"].shape == (20, 10)
-    printed = process.stderr.read().decode().splitlines()
-    assert sorted(printed) == ["from a child", "printed", "put away", "written to 1"]
-
-
-def test_what_a_plugin_prints_goes_to_a_terminal_where_there_is_one(workspace, inside):
-    body = "def fit(self, X): print('a\\nb', sys.stderr.isatty(), os.get_terminal_size(2))"
-    workspace.add_plugin("tty", f"{body}\ndef query(self, q, n): return [0]")
-    process = inside("tty", terminal=(24, 77))
-    process.stdout.read()
-    printed = process.stderr.read().decode()
-    assert "a\nb True os.terminal_size(columns=77, lines=24)\n" in printed

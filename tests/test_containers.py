@@ -377,10 +377,10 @@ def test_what_fails_in_a_container_is_said_and_the_next_goes_on(docked):
 def test_what_takes_too_long_is_ended(docked):
     docked.add_plugin("a-sleeps", "def fit(self, X): time.sleep(600)\ndef done(self): print('put away')")
     docked.add_plugin("b-quick", ANSWER)
-    run = docked.run("--timeout", "20")  # enough for a quick one on a busy machine
+    run = docked.run("--timeout", "14")  # enough for a quick one on a busy machine
     assert run.returncode == 1
     [failure] = failures(run).values()
-    assert failure == "failed: a-sleeps(): not finished after 20 s (--timeout)"
+    assert failure == "failed: a-sleeps(): not finished after 14 s (--timeout)"
     assert log("a-sleeps/no_arguments.log") == "put away\n"
     assert docked.results() == ["tiny/10/b-quick/.hdf5"]
 
@@ -409,20 +409,6 @@ def test_a_container_killed_from_outside_is_said_and_ctrl_c_leaves_nothing(docke
     assert docked.containers() == []
     assert 2 <= len(docked.results()) < 6 and len(docked.results()) == len(list(iter_result_paths()))
     assert all(damage(path) is None for path in iter_result_paths())
-
-
-def test_sigterm_leaves_nothing(docked):
-    docked.add_plugin("slow", SLOW, SIX_POINTS)
-    process = docked.start()
-    until(lambda: list(iter_result_paths()))
-    process.terminate()
-    _, errors = process.communicate(timeout=END_SECONDS)
-    assert process.returncode == 143
-    *put_away, ending = without_warnings(errors)
-    assert put_away in ([], ["put away"])
-    assert ending.startswith("terminated; what is finished is kept")
-    assert docked.containers() == []
-    assert 1 <= len(docked.results()) == len(list(iter_result_paths())) < 6
 
 
 STUBBORN = """\

@@ -10,9 +10,6 @@ from collections import Counter
 from itertools import product
 from pathlib import Path
 
-import h5py
-import numpy as np
-
 from ann_benchmarks.definitions.configs import read_configs
 from ann_benchmarks.definitions.definition import Data, get_definitions
 from ann_benchmarks.results.file import LONGEST_NAME, result_path
@@ -26,7 +23,6 @@ from .test_contract import (
     folder,  # noqa: F401
     needs_checkout,
     run,
-    their_copy,
 )
 
 pytestmark = needs_checkout
@@ -43,16 +39,6 @@ print(json.dumps([
      for d in get_definitions(dimension, points, metric, k)]
     for points, metric, dimension, k in json.loads(sys.argv[1])
 ]))
-"""
-
-MAKE = """
-import os
-from ann_benchmarks import datasets
-os.makedirs("data")
-datasets.random_float("data/angular.hdf5", 8, 1500, 10, "angular")
-datasets.random_float("data/euclidean.hdf5", 8, 1500, 10, "euclidean")
-datasets.random_bitstring("data/hamming.hdf5", 16, 1000, 20)
-datasets.random_jaccard("data/jaccard.hdf5", n=1500, size=20, universe=40)
 """
 
 
@@ -87,21 +73,3 @@ def counted(definitions: list) -> Counter:
         json.dumps([facts, [p if len(Path(p).name) <= LONGEST_NAME else "" for p in paths]], sort_keys=True)
         for facts, paths in definitions
     )
-
-
-def test_their_datasets_can_be_made_with_our_folder_bruteforce(folder: Path):  # noqa: F811
-    theirs = their_copy(folder)
-    ours = folder / "with-ours"
-    shutil.copytree(theirs, ours)
-    shutil.rmtree(ours / ALGORITHMS / "bruteforce")
-    shutil.copytree(REPOSITORY / "algorithms" / "bruteforce", ours / ALGORITHMS / "bruteforce")
-    for checkout in (theirs, ours):
-        run(checkout, THEIR_PYTHON, "-c", MAKE)
-    for name in ("angular", "euclidean", "hamming", "jaccard"):
-        with (
-            h5py.File(theirs / f"data/{name}.hdf5") as expected,
-            h5py.File(ours / f"data/{name}.hdf5") as found,
-        ):
-            assert dict(found.attrs) == dict(expected.attrs)
-            assert {key: found[key].shape for key in found} == {key: expected[key].shape for key in expected}
-            assert np.abs(found["distances"][:] - expected["distances"][:]).max() < 1e-6

@@ -1,6 +1,5 @@
 """What a user does, with a real engine: build an image, measure in a container, plot; also other versions."""
 
-import os
 import re
 import shutil
 import zipfile
@@ -9,23 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import h5py
-import numpy as np
 import pytest
 
-from ann_benchmarks.algorithms.postgres.servers.installation import read_release
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.records import iter_record_paths, read_record
 
 from .docker_engine import install
-from .programs import call_program, takes_long, temporary_folder
+from .programs import call_program, temporary_folder
 from .vchord_archives import ARCHIVES
-from .vectorscale_wheel import release_stand_in, wheel
+from .vectorscale_wheel import release_stand_in
 
 pytestmark = pytest.mark.thorough
 
 BUILD = ("--base", "debootstrap", "--algorithm")
-# A folder of NPY files with real vectors, instead of made ones.
-VECTORS = os.environ.get("ANN_BENCHMARKS_TEST_VECTORS")
 
 
 @pytest.fixture
@@ -127,50 +122,6 @@ def test_workloads_write_in_containers(folder: Path, hnsw: str):
     assert inserts.phases[0].facts["tier_available"] == pytest.approx(256 << 20, rel=0.05)
 
 
-@takes_long
-def test_two_versions_in_one_plot(folder: Path, hnsw: str):
-    done = install(*BUILD, "pgvector_hnsw:sid", "--build-arg", "PGVECTOR=sid", "POSTGRES=18", folder=folder)
-    if "there is no pgvector sid" in done.stdout + done.stderr:
-        pytest.skip("sid has another major version of PostgreSQL now")
-    assert done.returncode == 0, done.stdout + done.stderr
-    line = done.stdout.splitlines()[-1]
-    name = "random-xs-20-euclidean"
-    for algorithm in ("pgvector_hnsw", "pgvector_hnsw:sid"):
-        command("run.py", "--algorithm", algorithm, "--dataset", name, "--target-recall", "0.9",
-                "--runs", "1", "--max-n-algorithms", "1", "--clients", "2", "--duration", "0.5")  # fmt: skip
-    [older], [newer] = points("pgvector_hnsw-c2"), points("pgvector_hnsw-sid-c2")
-    assert older["vector_version"] < newer["vector_version"]
-    assert newer["vector_version"] in line
-    assert older["docker_image_id"] != newer["docker_image_id"]
-    command("plot.py", "--dataset", name)
-    command("data_export.py", "--output", "all.csv")
-    text = Path("all.csv").read_text()
-    assert older["vector_version"] in text and newer["vector_version"] in text
-
-
-@takes_long
-def test_many_vectors(folder: Path, hnsw: str):
-    """64,000 vectors of 384 dimensions: the graph of a parallel build is far larger than Docker's 64 MB."""
-    if VECTORS:
-        train = np.concatenate([np.load(path) for path in sorted(Path(VECTORS).glob("*.npy"))])
-    else:
-        random = np.random.default_rng(1)
-        centers = random.normal(size=(1000, 384))
-        train = centers[random.integers(1000, size=64_000)] + random.normal(size=(64_000, 384)) * 0.5
-    np.save("train.npy", train[200:].astype(np.float16))
-    np.save("test.npy", train[:200].astype(np.float16))
-    command("create_dataset.py", "--name", "many", "--train", "train.npy", "--test", "test.npy",
-            "--distance", "angular", "--in-place")  # fmt: skip
-    out = command("run.py", "--algorithm", "pgvector_hnsw", "--dataset", "many", "--max-n-algorithms", "1",
-                  "--runs", "1", "--clients", "2", "--target-recall", "0.9", "--memory", "3g")  # fmt: skip
-    assert "warning" not in out
-    [attrs] = points("pgvector_hnsw-c2")
-    assert attrs["index_size"] > 64 * 1024 and "graph_overflow_rows" not in attrs
-    assert attrs["target_recall"] == 0.9
-    command("plot.py", "--dataset", "many")
-    assert Path("results/many.png").exists()
-
-
 def test_vchord_from_its_package(folder: Path):
     packages = sorted(ARCHIVES.glob("postgresql-17-vchord_*.deb")) if ARCHIVES.is_dir() else []
     if not packages:
@@ -221,49 +172,3 @@ def test_pgvectorscale_from_a_double_of_its_release(folder: Path, double: str):
         assert done.returncode == 1 and re.search(message, done.stdout + done.stderr), (
             done.stdout + done.stderr
         )
-
-
-@takes_long
-def test_pgvectorscale_with_its_library(folder: Path, double: str):
-    """Of the wheel, which is for PostgreSQL 18."""
-    path = release_stand_in(folder, "18", read_release(wheel(), "vectorscale").contents)
-    chosen = ("POSTGRES=18", "PGVECTOR=sid", f"PGVECTORSCALE={path}")
-    line = built(folder, double, "--build-arg", *chosen)
-    assert re.search(r" 18\.\d.*, vectorscale 0\.9\.0$", line), line
-    command("run.py", "--algorithm", double, "--dataset", "random-xs-20-euclidean", "--runs", "1",
-            "--max-n-algorithms", "1", "--clients", "2", "--target-recall", "0.9")  # fmt: skip
-    [attrs] = points("pgvectorscale-double-c2")
-    assert attrs["vectorscale_version"] == "0.9.0" and attrs["postgres_version"].startswith("18.")
-
-
-@takes_long
-def test_a_plugin_that_says_from_ann_benchmarks(folder: Path):
-    """As those of ann-benchmarks do: the large base, with a compiler and pip."""
-    plugin = folder / "plugins/foreign"
-    plugin.mkdir(parents=True)
-    (plugin / "Dockerfile").write_text("FROM ann-benchmarks\nRUN pip install hnswlib && g++ --version\n")
-    (plugin / "config.yml").write_text(
-        "float: {any: [{name: foreign, module: plugins.foreign, constructor: Foreign, base_args: ['@metric'],"
-        " docker_tag: ann-benchmarks-foreign, run_groups: {one: {args: {M: 12}, query_args: [[50]]}}}]}\n"
-    )
-    (plugin / "__init__.py").write_text("")
-    (plugin / "module.py").write_text(
-        "import hnswlib\n"
-        "from ann_benchmarks.algorithms.base.module import BaseANN\n"
-        "class Foreign(BaseANN):\n"
-        "    def __init__(self, metric, method_param):\n"
-        "        self.space, self.m = {'euclidean': 'l2', 'angular': 'cosine'}[metric], method_param['M']\n"
-        "    def fit(self, X):\n"
-        "        self.index = hnswlib.Index(space=self.space, dim=X.shape[1])\n"
-        "        self.index.init_index(max_elements=len(X), ef_construction=100, M=self.m)\n"
-        "        self.index.add_items(X)\n"
-        "    def set_query_arguments(self, ef):\n"
-        "        self.index.set_ef(ef)\n"
-        "    def query(self, v, n):\n"
-        "        return self.index.knn_query(v, k=n)[0][0]\n"
-    )
-    built(folder, "foreign", "--definitions", "plugins")
-    command("run.py", "--algorithm", "foreign", "--dataset", "random-xs-20-euclidean", "--runs", "1",
-            "--definitions", "plugins")  # fmt: skip
-    [attrs] = points("foreign")
-    assert attrs["recall_high"] > 0.95

@@ -19,7 +19,7 @@ from ann_benchmarks.algorithms.postgres.servers import archive as bounds
 from ann_benchmarks.algorithms.postgres.servers.archive import read_archive, unpack
 from ann_benchmarks.algorithms.postgres.servers.installation import read_release
 
-from .programs import run_program, takes_long
+from .programs import run_program
 
 pytestmark = pytest.mark.thorough
 
@@ -139,16 +139,6 @@ def test_changed_anywhere(tmp_path: Path, kind: str, changes: list[tuple[int, in
     for place, value in changes:
         content[place % len(content)] = value
     harm(tmp_path / "x", bytes(content))
-
-
-@takes_long
-@pytest.mark.parametrize("kind", WHOLE)
-def test_every_byte(tmp_path: Path, kind: str) -> None:
-    test_cut_off_anywhere(tmp_path, kind, step=1)
-    whole = WHOLE[kind]
-    for place in range(len(whole)):
-        for value in (0, 0xFF, whole[place] ^ 0x80, ord("-")):
-            harm(tmp_path / "x", whole[:place] + bytes([value]) + whole[place + 1 :])
 
 
 NAMES = ["../x.so", "a/../../x.so", "/etc/x.so", "..", "a\x1b[2Jb.so", "a\nb.so", "..\\x.so"]

@@ -30,8 +30,14 @@ worker = ProcessWorker()
 """
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "run.py, pgvector"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    ("command", "number"),
+    [
+        *((name, signal.SIGINT) for name in COMMANDS if name != "run.py, pgvector"),
+        ("run.py", signal.SIGTERM),
+        ("run.py", signal.SIGHUP),
+    ],
+)
 def test_an_interrupted_import_says_nothing(tmp_path: Path, command: str, number: signal.Signals) -> None:
     for module in ("argparse", "dataclasses", "numpy"):  # one of which every command imports
         (tmp_path / f"{module}.py").write_text(INTERRUPTED_IMPORT.format(name=number.name))

@@ -4,19 +4,14 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, seed, settings
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.yaml_file import MOST_BYTES, MOST_DEPTH, YamlFile
 from ann_benchmarks.definitions.configs import MOST_POINTS, read_config, read_configs
 
-from .hostile_cases import SHARE
-from .hostile_commands import attack_once, load_commands
-from .hostile_yaml import BOMB, CONFIG, KINDS, settings_files
+from .hostile_yaml import BOMB, CONFIG
 
 pytestmark = pytest.mark.thorough
-
-CASES = 30 * SHARE
 
 
 def refused(tmp_path: Path, text: str) -> str:
@@ -116,21 +111,3 @@ def test_a_broken_folder_is_set_aside(tmp_path: Path) -> None:
     assert [config.names() for config in configs] == [["exact"]]
     assert [file.path.parent.name for file in broken] == ["bomb", "date", "deep"]
     assert broken[0].mentions("bomb") and not broken[0].mentions("exact")
-
-
-def test_hostile_files_end_in_a_line(tmp_path: Path) -> None:
-    load_commands()
-    tried: dict[str, int] = {}
-
-    @seed(1)
-    @settings(max_examples=CASES, deadline=None, derandomize=True, database=None)
-    @given(settings_files())
-    def each(case: tuple[str, str, str, list[str]]) -> None:
-        kind, text, command, words = case
-        ended = attack_once(tmp_path, command, words, (kind, text))
-        tried[kind] = tried.get(kind, 0) + 1
-        assert not ended.problem, f"{command} {words}: {ended.problem}\n{ended.errors[-2000:]}"
-
-    each()
-    print("cases tried:", tried)
-    assert set(tried) <= set(KINDS) and sum(tried.values()) >= CASES

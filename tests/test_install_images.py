@@ -15,7 +15,7 @@ import certifi
 import pytest
 
 from .docker_engine import BASE, DEBIAN, ScratchPlugins
-from .programs import ROOT, takes_long, write_config
+from .programs import ROOT, write_config
 
 pytestmark = pytest.mark.thorough
 
@@ -254,38 +254,6 @@ def wait_for(condition, program: "subprocess.Popen[str] | None" = None) -> None:
 needs_debootstrap = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("debootstrap") is None, reason="needs root and debootstrap"
 )
-
-
-@takes_long
-@needs_debootstrap
-@pytest.mark.parametrize("moment", ["I: Retrieving", "I: Unpacking the base system"])
-def test_an_interrupted_debootstrap_leaves_nothing(plugins: ScratchPlugins, moment: str) -> None:
-    before = plugins.engine.images.get(DEBIAN).id
-    temporary = plugins.path / "temporary"
-    temporary.mkdir()
-    log = plugins.path / "logs/install/ann-benchmarks-debian-trixie.log"
-    program = subprocess.Popen(
-        [sys.executable, ROOT / "install.py", "--algorithm", "base", "--base", "debootstrap", "--no-cache"],
-        cwd=plugins.path,
-        env={**os.environ, "TMPDIR": str(temporary)},
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    wait_for(lambda: moment in log.read_text(), program)
-    assert [*temporary.iterdir()]
-    program.send_signal(signal.SIGINT)
-    program.send_signal(signal.SIGTERM)  # whoever is impatient changes nothing
-    _, stderr = program.communicate(timeout=60)
-    assert (program.returncode, stderr.count("\n")) == (130, 1)
-    assert [*temporary.iterdir()] == []
-    assert str(temporary) not in Path("/proc/self/mounts").read_text()
-    for process in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            assert str(temporary) not in process.read_text()
-        except OSError:
-            continue
-    assert plugins.engine.images.get(DEBIAN).id == before
 
 
 @needs_debootstrap

@@ -19,7 +19,6 @@ from typing import Any
 import psutil
 import psycopg
 import pytest
-from distributed import LocalCluster
 
 from ann_benchmarks.algorithms.postgres.clients import member, serving
 from ann_benchmarks.algorithms.postgres.clients.work import MemberFailure
@@ -27,7 +26,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.load.remote_clients import RemoteClients
 
 from .conftest import make_dataset
-from .programs import takes_long, temporary_folder
+from .programs import temporary_folder
 
 pytestmark = pytest.mark.thorough
 
@@ -219,14 +218,6 @@ def folder(prepared: Path) -> Iterator[Path]:
     psutil.wait_procs(processes_of(prepared), timeout=10)
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
-    ) as cluster:
-        yield cluster
-
-
 def test_a_death_costs_its_point_and_no_more(folder: Path) -> None:
     run = Run(folder, "six", "--clients", "12", "--duration", "1", "--warmup", "64")
     # After each point that fails, one is measured.
@@ -279,34 +270,6 @@ def test_after_an_end_the_same_command_goes_on(folder: Path) -> None:
     assert run.counts() == [1, 1, 0]
 
 
-@takes_long
-def test_deaths_at_a_rate_where_starts_are_cold(folder: Path) -> None:
-    options = ("--clients", "4", "--duration", "0.8", "--rate", "200,201", "--warmup", "off")
-    run = Run(folder, "two", *options)
-    run.until_middle(4, ended=0)
-    run.clients()[0].kill()
-
-    run.until_middle(4, ended=1)
-    run.worker().kill()  # which would have measured the rest at that rate
-
-    run.until_middle(4, ended=2)
-    while len(run.failed()) == 2:  # a query that comes just then is refused
-        run.ask("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = %s", CLIENT)
-
-    run.ends(1)
-    refused = ": the server refuses .*: canceling statement due to user request.*"
-    reasons = [
-        rf"two\(.*, 10\) by 4 clients, at 200/s, with cold caches: {OF_CLIENTS} of 4{KILLED}",
-        r"two\(.*}\): the process was ended by SIGKILL: .*",
-        rf"two\(.*, 10\) by 4 clients, at 201/s, with cold caches: client . of 4{refused}",
-    ]
-    for line, reason in zip(run.failed(), reasons, strict=True):
-        assert re.fullmatch(f"failed: {reason}", line)
-    (result,) = (folder / "results").rglob("*.hdf5")
-    assert result.parent.name == "two-c4-r201-cold"
-    assert run.stored() == ["20"]
-
-
 def test_a_death_in_the_search_for_a_recall(folder: Path) -> None:
     options = ("--clients", "4,3", "--duration", "0.3", "--warmup", "40", "--target-recall", "0.9")
     run = Run(folder, "two", *options)
@@ -323,43 +286,6 @@ def test_a_death_in_the_search_for_a_recall(folder: Path) -> None:
     assert re.fullmatch(rf"failed: two\(.*\) by 4 clients: {OF_CLIENTS} of 4{KILLED}", line)
     (result,) = (folder / "results").rglob("*.hdf5")
     assert result.parent.name == "two-c3"
-
-
-@takes_long
-def test_deaths_on_a_cluster(folder: Path, cluster: LocalCluster) -> None:
-    def clients_on(number: int) -> list[psutil.Process]:
-        worker = cluster.workers.get(number)  # without a process while it is started again
-        pid = worker.pid if worker else None
-        return psutil.Process(pid).children(recursive=True) if pid and psutil.pid_exists(pid) else []
-
-    def books() -> list[str]:
-        """The shared memory that the workers hold."""
-        held = []
-        for worker in cluster.workers.values():
-            for file in Path("/proc").glob(f"{worker.pid}/fd/*"):
-                with suppress(OSError):  # closed just now
-                    held.append(str(file.readlink()))
-        return [file for file in held if "ann-book" in file]
-
-    options = ("--clients", "4", "--duration", "0.8", "--warmup", "40")
-    run = Run(folder, "six", *options, "--scheduler", cluster.scheduler_address)
-    run.until(lambda: clients_on(0))
-    os.kill(cluster.workers[0].pid, signal.SIGKILL)  # while its clients connect
-
-    run.until_middle(4, ended=1)
-    os.kill(cluster.workers[1].pid, signal.SIGKILL)
-
-    run.until_middle(4, ended=3)
-    run.process.kill()
-    run.ends(-signal.SIGKILL)
-    for line, ef in zip(run.failed(), (10, 20), strict=True):
-        said = rf"failed: six\(.*, {ef}\) by 4 clients: the cluster tcp:\S+ has lost its worker tcp:\S+"
-        assert re.fullmatch(said, line)
-    assert run.stored() == ["30"]
-    deadline = time.monotonic() + PATIENCE
-    while (left := [*clients_on(0), *clients_on(1), *books()]) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not left
 
 
 def test_a_scheduler_that_is_not_there_is_one_line() -> None:

@@ -8,7 +8,6 @@ import math
 import os
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,6 @@ from distributed import LocalCluster
 from ann_benchmarks.algorithms.bruteforce.module import ExactScan
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.distance import rounded_up
-from ann_benchmarks.fields.series import series_of
-from ann_benchmarks.fields.titles import short_names
 from ann_benchmarks.load.clients import open_clients
 from ann_benchmarks.load.request import Load, Objective
 from ann_benchmarks.load.search import ROUNDING
@@ -141,17 +138,6 @@ def test_without_clients_the_files_have_their_names_and_more_in_them(three_runs:
     assert point["warmup_queries"] > 0
     assert point["warmup_settled"]
     assert point["prewarmed_by"] == "pg_prewarm"
-
-
-def test_the_blocks_of_the_first_run_are_not_those_of_the_warm_up(folder: Path, three_runs: dict[str, Any]):
-    """Of three runs, one is stored that the warm-up is hardly ever in; of one run, it would be in that."""
-    measured(folder, "--warmup", "500", "--force")
-    point = stored(folder, "hnsw")
-    assert point["warmup_queries"] == 500  # for 50 that are measured
-    check_blocks(point)
-    assert point["index_blocks_hit_per_query"] == pytest.approx(
-        three_runs["index_blocks_hit_per_query"], rel=0.1
-    )
 
 
 def test_each_number_of_clients_is_a_series_and_is_found_finished(folder: Path):
@@ -283,41 +269,9 @@ def test_a_cold_start_is_a_series_of_its_own(folder: Path):
     assert point["index_blocks_read_per_query"] > 0  # the first one of all found nothing in the buffers
 
 
-def test_a_cold_start_without_clients(folder: Path):
-    assert "), with cold caches" in measured(folder, "--warmup", "off")
-    assert stored(folder, "hnsw-cold")["warmup"] == "off"
-
-
-def test_an_algorithm_in_this_process_has_processes_for_clients(folder: Path):
-    load = ("--clients", "2", "--max-queries", "10000", "--warmup", "50")
-    out = run(folder, "run.py", "--local", "--algorithm", "bruteforce-numpy", "--runs", "1", *load)
-    assert "by 2 clients: recall 1.0000" in out
-    (path,) = (folder / "results/small/10/bruteforce-numpy-c2").iterdir()
-    with h5py.File(path) as file:
-        assert (file.attrs["clients"], file.attrs["loop"]) == (2, "closed")
-        assert file.attrs["queries_asked"] == 10_000
-        assert "settings" not in file.attrs
-
-
 def test_clients_on_other_machines_are_refused_by_an_algorithm_without_them():
     with pytest.raises(UserError, match="^ExactScan has no clients for other machines: leave --sch"):
         open_clients(Plugin(ExactScan("euclidean")), np.zeros((3, 4)), 1, Load(2, scheduler="h:1"))
-
-
-def test_plots_draw_every_series(folder: Path):
-    if not (folder / "results/small").exists():  # this test is run alone
-        measured(folder)
-    folders = sorted((folder / "results/small/10").iterdir())
-    series = [path.name for path in folders]
-    out = run(folder, "plot.py", "-y", "p50", "--series", "all", "-o", "all.svg")
-    assert f"algorithms: {len(series)}" in out
-    drawn = set(re.findall(r"<!-- (.*?) -->", (folder / "all.svg").read_text()))
-    with ExitStack() as opened:
-        found = [opened.enter_context(h5py.File(next(one.iterdir()))) for one in folders]
-        names = short_names(series_of(file.attrs, file.attrs["algo"]) for file in found)
-    assert {*names.values()} <= drawn
-    if "ivfflat" in series:
-        assert "found for recall 0.9" in drawn
 
 
 SEARCHED = """

@@ -166,9 +166,9 @@ def test_what_takes_too_long_is_ended(workspace):
     sleeps = "def fit(self, X): time.sleep(600)\ndef done(self): Path('done').touch()"
     workspace.add_plugin("a-sleeps", sleeps)
     workspace.add_plugin("b-quick", ANSWER)
-    run = workspace.run("--timeout", "6")  # enough for a quick one on a busy machine
+    run = workspace.run("--timeout", "5")  # enough for a quick one on a busy machine
     assert run.returncode == 1
-    assert "not finished after 6 s (--timeout)" in run.stderr
+    assert "not finished after 5 s (--timeout)" in run.stderr
     assert Path("done").exists()
     assert workspace.results() == ["tiny/10/b-quick/.hdf5"]
 

@@ -1,6 +1,5 @@
 """Run groups that say which data they are meant for."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -11,8 +10,6 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.configs import read_config
 from ann_benchmarks.definitions.definition import Data, get_definitions
 from ann_benchmarks.definitions.selection import select_definitions
-
-from .test_contract import CHECKOUT, THEIR_PYTHON, needs_checkout, run
 
 CONFIG = """\
 float:
@@ -91,23 +88,6 @@ def test_run_takes_the_size_and_the_name_from_the_dataset(workspace):
             UserError, match="'one' is meant for 'tiny' with 200 rows: add one to plugins/one"
         ):
             main(workspace.command("--algorithm", "one")[2:])
-
-
-THEIRS = """
-import json, sys
-from ann_benchmarks.definitions import get_definitions
-found = get_definitions(3, "float", "angular", 10, sys.argv[1])
-print(json.dumps([[d.arguments, d.query_argument_groups] for d in found]))
-"""
-
-
-@needs_checkout
-def test_ann_benchmarks_reads_such_a_file_and_uses_all_groups_but_more(config):
-    said = run(CHECKOUT, THEIR_PYTHON, "-c", THEIRS, str(config.path.parent.parent))
-    names = ["small", "medium", "large", "part"]
-    assert json.loads(said.splitlines()[-1]) == [
-        [["angular", name], [[1], [2]] if name == "medium" else []] for name in names
-    ]
 
 
 def test_groups_for_filtered_queries(config):

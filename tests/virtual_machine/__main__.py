@@ -11,7 +11,7 @@ from ann_benchmarks.common.errors import UserError, closest
 from ann_benchmarks.common.text import say
 
 from ..programs import ROOT, write_config
-from .image import IMAGE, make_image
+from .image import make_image
 from .inside import NOT_THERE
 from .machine import TIMED_OUT, Machine, started
 from .trial import TEMPLATE, TRIALS
@@ -92,7 +92,7 @@ def send_template(machine: Machine) -> None:
 
     groups = {"one": {"arg_groups": [{"M": 4, "efConstruction": 16}], "query_args": [[15]]}}
     plugin = {"module": "ann_benchmarks.algorithms.pgvector_hnsw", "constructor": "PGVectorHNSW"}
-    keys = {"base_args": ["@metric"], "run_groups": groups, "docker_tag": IMAGE, **plugin}
+    keys = {"base_args": ["@metric"], "run_groups": groups, "docker_tag": "none", **plugin}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_dataset("small", rows=2000, dimension=12, queries=50, folder=folder / "data")

@@ -1,4 +1,4 @@
-"""The virtual machine's disk: Debian with systemd, Docker, what the lock files list, and an image for Docker.
+"""The virtual machine's disk: Debian with systemd, and what the lock file lists.
 
 Nothing of the project itself is on it, so that it is made once and used for any version.
 """
@@ -15,8 +15,6 @@ from ann_benchmarks.common.text import say
 
 ROOT = Path(__file__).parents[2]
 ACCOUNT = "someone"  # the ordinary user
-IMAGE = "ann-benchmarks-pgvector_hnsw"
-CONTAINER_ROOT = "var/lib/container.tar"
 _MIRROR = "http://deb.debian.org/debian"
 _SUITE = "trixie"
 _PACKAGES = (
@@ -29,7 +27,7 @@ _KERNEL = f"""
     echo 'deb {_MIRROR} bookworm main' > /etc/apt/sources.list.d/kernel.list
     printf 'Package: *\\nPin: release n=bookworm\\nPin-Priority: 100\\n' > /etc/apt/preferences.d/kernel
     apt-get -q update
-    apt-get -q install -y --no-install-recommends docker.io docker-cli initramfs-tools zstd
+    apt-get -q install -y --no-install-recommends initramfs-tools zstd
     apt-get -q install -y --no-install-recommends -t bookworm linux-image-cloud-amd64
     apt-get clean
 """
@@ -45,7 +43,7 @@ _SYSTEM = f"""
     echo '/dev/vda / ext4 defaults 0 1' > /etc/fstab
     printf '[Match]\\nName=en* eth*\\n[Network]\\nDHCP=ipv4\\n' > /etc/systemd/network/all.network
     systemctl enable systemd-networkd ssh
-    systemctl disable docker.service docker.socket containerd apt-daily.timer apt-daily-upgrade.timer
+    systemctl disable apt-daily.timer apt-daily-upgrade.timer
     systemctl mask systemd-networkd-wait-online.service
     for home in /root /home/{ACCOUNT}; do
         mkdir -p -m 700 $home/.ssh
@@ -53,12 +51,6 @@ _SYSTEM = f"""
     done
     chown -R {ACCOUNT}: /home/{ACCOUNT}/.ssh
     passwd -d root
-"""
-# What the Dockerfiles of base and pgvector_hnsw do.
-_CONTAINER = """
-    sh /tmp/base/install.sh
-    /opt/venv/bin/pip install --no-cache-dir --require-hashes -r /tmp/docker/requirements.lock
-    POSTGRES=17 PGVECTOR= PGDG= sh /tmp/docker/postgres.sh
 """
 _CERTIFICATES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT")
 _PASSED_ON = ("http_proxy", "https_proxy", "no_proxy", "PIP_INDEX_URL", "PIP_DEFAULT_TIMEOUT")
@@ -107,14 +99,12 @@ def make_image(cache: Path) -> Image:
     if not image.key.exists():
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", image.key], check=True)
     root = image.folder / "root"
-    _debootstrap(root, _PACKAGES)
+    _debootstrap(root)
     for name in ("requirements-dev.lock", "key.pub"):
         shutil.copy((ROOT if name.endswith("lock") else image.folder) / name, root / "tmp")
     _once(root, "kernel", _KERNEL)
     _once(root, "environment", _ENVIRONMENT)
     _once(root, "system", _SYSTEM)
-    if not (root / CONTAINER_ROOT).exists():
-        _make_container_root(image.folder / "container", root / CONTAINER_ROOT)
     say("disk")
     partial = image.disk.with_suffix(".partial")
     partial.unlink(missing_ok=True)
@@ -125,36 +115,19 @@ def make_image(cache: Path) -> Image:
 
 def _digest() -> str:
     lock = (ROOT / "requirements-dev.lock").read_text()
-    recipe = (*_PACKAGES, _KERNEL, _ENVIRONMENT, _SYSTEM, _CONTAINER, lock)
+    recipe = (*_PACKAGES, _KERNEL, _ENVIRONMENT, _SYSTEM, lock)
     return hashlib.sha256("\0".join(recipe).encode()).hexdigest()[:12]
 
 
-def _make_container_root(root: Path, archive: Path) -> None:
-    """Make what `docker import` takes; this needs no Docker."""
-    _debootstrap(root, ())
-    algorithms = ROOT / "algorithms"
-    (root / "usr/local/share/ca-certificates").mkdir(parents=True, exist_ok=True)
-    if bundle := _bundle():
-        shutil.copy(bundle, root / "usr/local/share/ca-certificates/own.crt")
-    shutil.copy(algorithms / "base/requirements.lock", root / "usr/local/share/ca-certificates")
-    shutil.copytree(algorithms / "base", root / "tmp/base", dirs_exist_ok=True)
-    shutil.copytree(algorithms / "postgres/docker", root / "tmp/docker", dirs_exist_ok=True)
-    _once(root, "container", _CONTAINER)
-    subprocess.run(
-        [*_QUIET, "tar", "-C", root, "--exclude=./dev/*", "--exclude=./tmp/*", "-cf", archive, "."],
-        check=True,
-    )
-
-
-def _debootstrap(root: Path, packages: tuple[str, ...]) -> None:
+def _debootstrap(root: Path) -> None:
     if root.exists():
         return
     say(f"debootstrap: {root.name}")
     partial = root.with_suffix(".partial")
     if partial.exists():
         shutil.rmtree(partial)
-    include = [f"--include={','.join(packages)}"] if packages else []
-    _run(["unshare", "--mount", "debootstrap", "--variant=minbase", *include, _SUITE, partial, _MIRROR], root)
+    include = f"--include={','.join(_PACKAGES)}"
+    _run(["unshare", "--mount", "debootstrap", "--variant=minbase", include, _SUITE, partial, _MIRROR], root)
     partial.rename(root)
     shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
 

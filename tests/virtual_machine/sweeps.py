@@ -1,15 +1,10 @@
-"""Trials of sweeps over tiers, by root and by an ordinary user, on the machine and in containers."""
+"""Trials of sweeps over tiers, by root and by an ordinary user."""
 
-import os
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
-from .image import ACCOUNT, CONTAINER_ROOT, IMAGE
+from .image import ACCOUNT
 from .trial import (
     LARGE,
-    ROOT,
     SMALL,
     NotThere,
     home,
@@ -24,21 +19,6 @@ from .trial import (
 
 SCOPE = ("systemd-run", "--user", "--scope", "-p", "Delegate=yes")
 _DELEGATION = "/etc/systemd/system/user@.service.d"
-_TESTS = (
-    *("tier_parse", "tier_memory", "tier_rights", "tier_holding", "tier_safety", "tier_external", "tiers"),
-    *("cooling", "monitoring", "monitoring_postgres", "watching", "servers"),
-)
-
-
-@trial("facts")
-def facts() -> None:
-    """Print what the machine is."""
-    run("uname", "-r")
-    run("systemctl", "--version")
-    run("docker", "--version")
-    run(sys.executable, "--version")
-    run("cat", "/proc/self/cgroup", "/sys/fs/cgroup/cgroup.controllers", "/proc/meminfo")
-    run("systemctl", "--failed")
 
 
 @trial("root-cgroup")
@@ -125,13 +105,12 @@ def user_cpus_and_disk() -> None:
 
 @trial("root-delegates", minutes=3)
 def root_delegates() -> None:
-    """Root hands cpuset and io on to users, as docs/tiers.md says, and Docker to this one."""
+    """Root hands cpuset and io on to users, as docs/tiers.md says."""
     folder = Path(_DELEGATION)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "delegate.conf").write_text("[Service]\nDelegate=cpu cpuset io memory pids\n")
     run("systemctl", "daemon-reload")
     run("systemctl", "stop", "user@1000.service")
-    run("usermod", "-aG", "docker", ACCOUNT)
 
 
 @trial("user-all", ACCOUNT)
@@ -141,67 +120,3 @@ def user_all() -> None:
         raise NotThere("the trial root-delegates has not run")
     work_folder("user-all")
     measured(2, "--local", "--tiers", f"{SMALL},{LARGE}", "--clients", "2", before=SCOPE)
-
-
-@trial("docker-run")
-def docker_run() -> None:
-    """A small run in a container, as root."""
-    _start_docker()
-    work_folder("docker-run")
-    run(*sweep_command("--memory", "1g", "--clients", "2"))
-    assert len(points()) == 1
-    assert not run("docker", "ps", "-aq").strip(), "a container is left"
-
-
-@trial("docker-rounds")
-def docker_rounds() -> None:
-    """Rounds in a container, as root."""
-    _start_docker()
-    work_folder("docker-rounds")
-    run(*sweep_command("--memory", "1g", "--clients", "1,4", "--rounds", "2"))
-    assert len(points()) == 2
-    _require_rounds()
-    assert not run("docker", "ps", "-aq").strip(), "a container is left"
-
-
-def _start_docker() -> None:
-    """Start it, with the image of the definition."""
-    run("systemctl", "start", "docker")
-    run("docker", "version")
-    if "ann-benchmarks" not in run("docker", "images"):
-        bin_folder = "/usr/lib/postgresql/17/bin"
-        changes = (
-            "ENV PATH=/opt/venv/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-            "WORKDIR /home/app",
-            f"ENV ANN_BENCHMARKS_PG_SERVER=installed ANN_BENCHMARKS_PG_BIN={bin_folder}",
-            "ENV ANN_BENCHMARKS_PG_DATA=/home/app/storage",
-            'LABEL ann-benchmarks.environment="ANN_BENCHMARKS_PG_SETTINGS"',
-        )
-        words = [word for change in changes for word in ("--change", change)]
-        run("docker", "import", *words, f"/{CONTAINER_ROOT}", IMAGE)
-
-
-@trial("docker-tiers", ACCOUNT, minutes=60)
-def docker_tiers() -> None:
-    """Tiers in containers, as an ordinary user of the group docker."""
-    work_folder("docker-tiers")
-    measured(2, "--tiers", f"{SMALL},{LARGE}", "--clients", "2")
-    assert not run("docker", "ps", "-aq").strip(), "a container is left"
-
-
-def tests(name: str) -> Callable[[], None]:
-    """Return what runs the project's tests of a file."""
-
-    def act() -> None:
-        work_folder(f"tests-{name}")
-        del os.environ["ANN_BENCHMARKS_PG_DATA"]  # each has folders of its own
-        environment = {**os.environ, "TMPDIR": "/var/tmp", "ANN_BENCHMARKS_TEST_PATIENCE": "15"}
-        options = ["-vv", "-rs", "-p", "no:cacheprovider"]
-        command = [sys.executable, "-m", "pytest", *options, f"tests/test_{name}.py"]
-        assert subprocess.run(command, cwd=ROOT, env=environment).returncode == 0, "tests failed"
-
-    return act
-
-
-for _name in _TESTS:
-    trial(f"tests-{_name}", minutes=120)(tests(_name))
