@@ -3,7 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy  # its parts are imported where they are used
 
 from ann_benchmarks.comparing.matching import compare
 from ann_benchmarks.comparing.measurements import MeasuredPoint
@@ -33,15 +33,15 @@ def figures(*values, spread=math.nan, runs=1):
 @pytest.mark.parametrize("freedom", [0.7, 1, 1.3, 4, 8.5, 30, 1e5])
 def test_students_distribution(freedom):
     for t in (0, 0.001, 0.5, 1, 2, 4.3, 12.7, 60, 1e6):
-        assert student_two_sided(t, freedom) == pytest.approx(2 * stats.t.sf(t, freedom), abs=1e-8)
+        assert student_two_sided(t, freedom) == pytest.approx(2 * scipy.stats.t.sf(t, freedom), abs=1e-8)
     for share in (0.55, 0.8, 0.975, 0.9999):
-        assert student_quantile(share, freedom) == pytest.approx(stats.t.ppf(share, freedom), rel=1e-5)
+        assert student_quantile(share, freedom) == pytest.approx(scipy.stats.t.ppf(share, freedom), rel=1e-5)
 
 
 def test_repetitions_are_judged_by_welchs_test():
     a, b = (100.0, 110.0, 96.0, 103.0), (80.0, 99.0, 91.0)
     found = difference(figures(*a), figures(*b))
-    expected = stats.ttest_ind(np.log(b), np.log(a), equal_var=False)
+    expected = scipy.stats.ttest_ind(np.log(b), np.log(a), equal_var=False)
     low, high = expected.confidence_interval(0.95)
     assert found.p == pytest.approx(expected.pvalue, abs=1e-9)
     assert found.interval(0.05) == pytest.approx((math.exp(low), math.exp(high)), rel=1e-6)
@@ -50,7 +50,7 @@ def test_repetitions_are_judged_by_welchs_test():
 
 def test_pairs_are_judged_by_their_ratios():
     a, b = (100.0, 50.0, 200.0), (90.0, 46.0, 177.0)
-    expected = stats.ttest_rel(np.log(b), np.log(a))
+    expected = scipy.stats.ttest_rel(np.log(b), np.log(a))
     found = paired_difference(figures(*a), figures(*b))
     assert found.p == pytest.approx(expected.pvalue, abs=1e-9) and found.p < 0.02
     assert difference(figures(*a), figures(*b)).p > 0.5
@@ -61,7 +61,7 @@ def test_one_measurement_is_judged_by_the_repetitions_of_the_other_side():
     before = np.array([100.0, 104.0, 97.0, 101.0, 99.0])
     found = difference(figures(*before), figures(90.0))
     error = np.log(before).std(ddof=1) * math.sqrt(1 + 1 / 5)  # of a prediction
-    expected = 2 * stats.t.sf(abs(math.log(90) - np.log(before).mean()) / error, 4)
+    expected = 2 * scipy.stats.t.sf(abs(math.log(90) - np.log(before).mean()) / error, 4)
     assert found.p == pytest.approx(expected, abs=1e-9)
 
 
@@ -104,7 +104,7 @@ def test_figures_without_noise_differ_if_they_are_not_equal():
 
 def test_points_are_judged_together_as_holm_says():
     differences = [Difference(1, math.exp(t), (3, 3), 1.0, 1e9, "repetitions") for t in (2.0, 2.6, -3.0, 0.1)]
-    p = sorted(2 * stats.norm.sf(t) for t in (2.0, 2.6, 3.0, 0.1))
+    p = sorted(2 * scipy.stats.norm.sf(t) for t in (2.0, 2.6, 3.0, 0.1))
     expected = np.maximum.accumulate(np.array(p) * (4, 3, 2, 1))
     found = sorted(d.adjusted for d in adjust(differences))
     assert found == pytest.approx(expected.tolist(), rel=1e-5)

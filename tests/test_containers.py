@@ -10,7 +10,6 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import termios
 import threading
 import time
@@ -30,7 +29,7 @@ from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.results.file import damage, iter_result_paths
 from ann_benchmarks.run import checks
 
-from .conftest import ROOT, Workspace, make_dataset
+from .conftest import Workspace, make_dataset
 from .programs import call_program, until
 
 pytestmark = pytest.mark.thorough
@@ -483,9 +482,8 @@ def test_datasets_outside_of_data_are_there_by_their_names(docked, tmp_path_fact
     with h5py.File(real) as file:
         np.save(outside / "train.npy", file["train"][()])
         np.save("queries.npy", file["test"][()])
-    create = [sys.executable, str(ROOT / "create_dataset.py"), "--in-place", "--distance", "euclidean"]
-    create += ["--name", "placed", "--train", str(outside / "train.npy"), "--test", "queries.npy"]
-    made = subprocess.run(create, env=docked.environment, capture_output=True, text=True)
+    words = ("--in-place", "--distance", "euclidean", "--name", "placed", "--test", "queries.npy")
+    made = call_program("create_dataset.py", *words, "--train", outside / "train.npy", env=docked.environment)
     assert made.returncode == 0, made.stderr
     placed = docked.run("--dataset", "placed")
     assert placed.returncode == 0, placed.stderr

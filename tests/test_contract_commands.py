@@ -1,8 +1,5 @@
 """What ann-benchmarks' scripts and code use here: variables, limits, answers, columns, imported names."""
 
-import csv
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -12,13 +9,11 @@ from ann_benchmarks.distance import candidate_distances, jaccard
 from ann_benchmarks.installing import images, local
 from ann_benchmarks.installing.main import main as install
 from ann_benchmarks.plotting.metrics import candidates, epsilon, index_size, knn, queries_per_second, rel
-from ann_benchmarks.results.export import export_results
 from ann_benchmarks.results.measurement import Measurement
 from ann_benchmarks.results.metrics import compute_all
 from ann_benchmarks.results.truth import Truth
 
 from .conftest import make_dataset
-from .plotting_data import make_result, make_truth
 
 
 @pytest.mark.parametrize(
@@ -48,25 +43,6 @@ def test_the_variable_library_is_of_images(monkeypatch):
     monkeypatch.setattr(local, "install_local", lambda algorithm, *_: requested.append(algorithm))
     assert install(["--local"]) == 0
     assert requested == [None]
-
-
-def test_the_algorithm_tells_batches_from_single_queries(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    truth = make_truth("d")
-    for batch in (False, True):
-        make_result("d", "algo", "x", truth, 0.9, 0.01, batch=batch)
-    export_results(Path("out.csv"))
-    with Path("out.csv").open() as file:
-        found = [(row["algorithm"], row["batch_mode"]) for row in csv.DictReader(file)]
-    assert found == [("algo", "False"), ("algo-batch", "True")]
-
-
-def test_a_second_minus_1_is_a_duplicate(workspace):
-    workspace.add_plugin("fills-up", "def query(self, q, n): return [1] + [-1] * (n - 1)")
-    run = workspace.run()
-    assert run.returncode == 1
-    assert "query 0 was answered with -1 more than once" in run.stderr
-    assert workspace.results() == []
 
 
 def test_a_folder_that_was_not_copied_is_named(workspace):

@@ -61,41 +61,6 @@ def test_parquet_has_the_same_rows_with_types(folder):
     assert (found["b"]["clients"], found["b"]["tier"], found["b"]["odd"]) == (None, "1b", "text")
 
 
-def test_what_is_looked_for_most_comes_next(folder):
-    others = {
-        "zeal": 1, "aim": 2, "latency_p999": 3.0, "latency_p50_low": 4.0, "latency_p50": 5.0,
-        "table_size": 6.0,
-        "vector_version": "0.8.0", "postgres_version": "17.6", "load_time": 7.0, "index_build_time": 8.0,
-        "clustering_time": 9.0, "docker_image": "x:0.8.0", "qps_low": 10.0, "recall_high": 1.0, "clients": 2,
-    }  # fmt: skip
-    make_result("mine", "algo", "x", make_truth("mine"), 0.9, 0.01, **others)
-    export_results(Path("out.csv"))
-    (row,) = rows()
-    found = list(row)
-    assert found[found.index("run_count") + 1 :] == [
-        "clients", "recall_high", "recall_p5_low", "recall_p5_high", "qps_low",
-        "latency_p50", "latency_p50_low", "latency_p999",
-        "load_time", "index_build_time", "best_search_time", "clustering_time", "table_size",
-        "postgres_version", "vector_version", "docker_image", "aim", "zeal",
-    ]  # fmt: skip
-    assert {name: row[name] for name in others} == {name: str(value) for name, value in others.items()}
-
-
-def test_every_dataset_count_and_mode(folder):
-    truth = make_truth("mine")
-    make_result("mine", "algo", "x", truth, 0.9, 0.01)
-    make_result("mine", "algo", "x", truth, 0.9, 0.01, count=5)
-    make_result("mine", "algo", "x", truth, 0.9, 0.01, batch=True)
-    make_result("other", "algo", "x", make_truth("other"), 0.9, 0.01)
-    export_results(Path("out.csv"))
-    assert [(row["dataset"], row["count"], row["batch_mode"]) for row in rows()] == [
-        ("mine", "10", "False"),
-        ("mine", "10", "True"),
-        ("mine", "5", "False"),
-        ("other", "10", "False"),
-    ]
-
-
 def test_odd_values_survive(folder):
     name = 'a, "b"\nc é 日本'
     attrs = {

@@ -5,8 +5,6 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from sklearn.datasets import make_blobs
-from sklearn.model_selection import train_test_split
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import (
@@ -220,21 +218,31 @@ def test_names_and_unknown_names() -> None:
 # ---- ann-benchmarks' random sets
 
 
+def known_blobs(rows: int, dimension: int, centers: int) -> np.ndarray:
+    from sklearn.datasets import make_blobs  # takes long to import
+
+    return make_blobs(n_samples=rows, n_features=dimension, centers=centers, random_state=1)[0]
+
+
+def known_split(vectors: np.ndarray, test_size: float) -> list[np.ndarray]:
+    from sklearn.model_selection import train_test_split
+
+    return train_test_split(vectors, test_size=test_size, random_state=1)
+
+
 @pytest.mark.parametrize(("rows", "dimension", "centers", "queries"), [(1003, 7, 10, 101), (500, 16, 50, 50)])
 def test_blobs_are_those_of_scikit_learn(rows: int, dimension: int, centers: int, queries: int) -> None:
-    expected, _ = make_blobs(n_samples=rows, n_features=dimension, centers=centers, random_state=1)
+    expected = known_blobs(rows, dimension, centers)
     vectors = blobs(rows, dimension, centers)
     np.testing.assert_array_equal(vectors, expected)
-    halves = zip(
-        split(vectors, queries), train_test_split(expected, test_size=queries, random_state=1), strict=True
-    )
+    halves = zip(split(vectors, queries), known_split(expected, queries), strict=True)
     for ours, theirs in halves:
         np.testing.assert_array_equal(ours, theirs)
 
 
 def test_random_euclidean_is_that_of_ann_benchmarks() -> None:
-    expected, _ = make_blobs(n_samples=10_000, n_features=20, centers=100, random_state=1)
-    train, test = train_test_split(expected, test_size=0.1, random_state=1)
+    expected = known_blobs(10_000, 20, 100)
+    train, test = known_split(expected, 0.1)
     dataset, dimension = get_dataset("random-xs-20-euclidean")
     assert dimension == 20
     np.testing.assert_array_equal(dataset.train(), train)
@@ -243,8 +251,8 @@ def test_random_euclidean_is_that_of_ann_benchmarks() -> None:
 
 
 def test_random_hamming_is_that_of_ann_benchmarks() -> None:
-    expected, _ = make_blobs(n_samples=10_000, n_features=16, centers=100, random_state=1)
-    train, test = train_test_split(expected > 0, test_size=100, random_state=1)
+    expected = known_blobs(10_000, 16, 100)
+    train, test = known_split(expected > 0, 100)
     dataset, _ = get_dataset("random-xs-16-hamming")
     assert dataset.train().dtype == np.bool_ and isinstance(dataset.train(), np.memmap)
     assert dataset.attrs["point_type"] == "bit"
@@ -263,7 +271,7 @@ def test_numbers_are_no_bits_under_jaccard() -> None:
 def test_random_jaccard_is_that_of_ann_benchmarks() -> None:
     random.seed(1)
     sets = np.array([random.sample(list(range(40)), 20) for _ in range(10_000)])
-    train, test = train_test_split(sets, test_size=100, random_state=1)
+    train, test = known_split(sets, 100)
     dataset, dimension = get_dataset("random-s-jaccard")
     assert dimension == 40
     np.testing.assert_array_equal(np.stack(dataset.train()), np.sort(train, axis=1))

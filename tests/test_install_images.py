@@ -122,11 +122,6 @@ def test_certificates_reach_the_build(plugins: ScratchPlugins) -> None:
     assert plugins.output(name, "cat", "/bundle").count("BEGIN CERTIFICATE") == 3
     done = plugins.install("--algorithm", name, SSL_CERT_FILE="", REQUESTS_CA_BUNDLE="own.pem")
     assert rows(done.stdout)[f"ann-benchmarks-{name}"][0] == "unchanged"
-    done = plugins.install("--algorithm", name, "--ca-bundle", "none")
-    assert done.returncode == 0 and plugins.output(name, "cat", "/number") == "0\n"
-    assert "REQUESTS_CA_BUNDLE: absent.pem cannot be read" in only_error(
-        plugins.install("--algorithm", name, SSL_CERT_FILE="", REQUESTS_CA_BUNDLE="absent.pem")
-    )
 
 
 def test_two_at_a_time(plugins: ScratchPlugins) -> None:
@@ -204,20 +199,6 @@ def test_a_base_that_does_not_exist(plugins: ScratchPlugins) -> None:
     assert (
         "nobody.invalid" in only_error(done) and "the image that it starts from cannot be had" in done.stderr
     )
-
-
-def test_what_cannot_be_begun(plugins: ScratchPlugins) -> None:
-    name = plugins.add("good", "ARG VERSION=1", "RUN true")
-
-    def error(*arguments: str, **environment: str) -> str:
-        return only_error(plugins.install(*arguments, **environment))
-
-    assert error("--algorithm", f"{name}s").endswith(f"did you mean '{name}'?")
-    assert error("--build-arg", "VERSOIN=2") == (
-        "error: no Dockerfile that is to be built declares ARG VERSOIN; did you mean 'VERSION'?"
-    )
-    assert "error: no Docker engine answers" in error(DOCKER_HOST="tcp://127.0.0.1:9")
-    assert not (plugins.path / "logs").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.monitoring import Monitor, NoMonitor, machine, read_monitoring
+from ann_benchmarks.monitoring import Monitor, machine, read_monitoring
 from ann_benchmarks.monitoring.monitor import MOST_SAMPLES, Recording, Sample, Stretch
 from ann_benchmarks.monitoring.stored import group_writer, monitored
 from ann_benchmarks.results.file import write_result
@@ -215,15 +215,6 @@ def test_it_is_stored_and_read_and_old_files_have_none(tmp_path):
     path.write_bytes(b"no result")
     with pytest.raises(UserError, match=r"point.hdf5 cannot be read"):
         read_monitoring(path)
-
-
-def test_nothing_is_sampled_without_a_monitor():
-    monitor = NoMonitor()
-    monitor.enter("a")
-    with monitor.phase("b"):
-        pass
-    assert monitored(monitor.cut()) is None
-    monitor.close()
 
 
 def test_disks_are_counted_once(tmp_path, monkeypatch):

@@ -23,8 +23,6 @@ from .file_server import FileServer
 from .programs import call_program
 from .served_datasets import TEST, TRAIN, distances_of, served, write_bin, write_shards, write_truth
 
-ROOT = Path(__file__).resolve().parent.parent
-
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
@@ -170,11 +168,6 @@ def test_the_truth_is_found_here(server: FileServer) -> None:
     assert not list(Path("data").glob(".*"))
 
 
-def test_without_truth_the_error_says_how_to_find_it(server: FileServer) -> None:
-    with pytest.raises(UserError, match="--ground-truth first100"):
-        get_dataset("first100")[0].true_distances(10)
-
-
 def test_the_truth_of_other_vectors_is_not_taken(server: FileServer) -> None:
     find_truth("first100", 10)
     write_bin(Path("data/whole/query.fbin"), TEST[::-1])
@@ -304,12 +297,6 @@ def test_a_converted_copy_takes_the_place_of_the_original(server: FileServer) ->
     assert copy.read_bytes() == before
     assert find_truth("shards", 25) == "data/shards.truth.h5 has the 25 nearest rows of each query"
     assert_exact("shards", "angular", TRAIN, TEST, 25)
-
-
-def test_a_file_is_converted(own: None) -> None:
-    done = create("--convert", "q.fbin", "--output", "q16.npy", "--dtype", "float16")
-    assert done.stdout == "q16.npy is ready\n" and done.stderr == ""
-    np.testing.assert_array_equal(np.load("q16.npy"), TEST.astype(np.float16))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """What plots show besides the frontier: intervals, points found for a recall, throughput at a recall."""
 
-import csv
 import json
 import math
 import re
@@ -15,7 +14,6 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.plotting.canvas import add_labels
 from ann_benchmarks.plotting.draw import draw as draw_picture
-from ann_benchmarks.results.export import export_results
 from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.runs import Run, load_runs
 from ann_benchmarks.statistics.intervals import Interval, mean_interval
@@ -264,15 +262,6 @@ def test_mistakes_about_the_target_are_one_line(results, options, message):
     with pytest.raises(UserError, match=message) as error:
         draw(**options)
     assert "\n" not in str(error.value)
-
-
-def test_export_has_the_throughput_at_the_quoted_recall(results):
-    export_results(Path("out.csv"))
-    with Path("out.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    expected = [float(row["qps"]) if float(row["recall"]) == 0.95 else math.nan for row in rows]
-    assert [float(row["qpsatrecall"]) for row in rows] == pytest.approx(expected, nan_ok=True)
-    assert list(rows[0]).index("qpsatrecall") > list(rows[0]).index("dataset")
 
 
 def test_labels_cover_no_points_and_no_other_labels():

@@ -101,14 +101,6 @@ def test_a_report_of_one_dataset(results):
         assert not file or (folder / file).is_file(), reference
 
 
-def test_it_is_the_same_when_it_is_written_again(results, without_pictures):
-    names = ("report.md", "report.html", "points.csv", "report.json")
-    folder = report_results("mine")
-    before = [(folder / name).read_bytes() for name in names]
-    assert [(report_results("mine") / name).read_bytes() for name in names] == before
-    assert [path.name for path in folder.parent.iterdir()] == ["mine"]
-
-
 def test_only_some_curves_and_a_single_point(results, without_pictures):
     text = Page(read(report_results("mine", ["vchord"]))[1]).text
     assert "alert" not in re.sub(r"CPU [^\n]*", "", text) and "vchord-c8" in text

@@ -14,7 +14,6 @@ from ann_benchmarks.definitions.servers import (
     ENGINES,
     ONE_SERVER,
     POOLERS,
-    ROUTED,
     Pooled,
     Replicas,
     Shards,
@@ -55,9 +54,8 @@ def test_servers_are_counted_by_what_they_do():
     [
         (every_shards([0], ["fdw"]), [""], set()),
         (
-            every_shards([0, 2, 4], ["client", ROUTED], [1, 4]),
-            ["", *(f"-shards{one}" for one in
-                   ("2-client", "2-routed1", "4-client", "4-routed1", "4-routed4"))],
+            every_shards([0, 2, 4], ["client", "fdw"]),
+            ["", *(f"-shards{one}" for one in ("2-client", "2-fdw", "4-client", "4-fdw"))],
             {4},  # of all, a server has the same memory
         ),
         (every_replicas([0]), [""], set()),

@@ -23,36 +23,15 @@ def main() -> int:
     """Run the trials that the options name; return 1 if one failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.virtual_machine", description=__doc__)
     add = parser.add_argument
-    add(
-        "--keep",
-        metavar="FOLDER",
-        type=Path,
-        help="where the image, which takes minutes, is kept for the next time; and the logs",
-    )
-    add(
-        "--only",
-        metavar="NAME",
-        nargs="+",
-        default=list(TRIALS),
-        help="trials to run, by the beginning of their names",
-    )
-    add("--list", action="store_true", help="list the trials")
-    add("--memory", metavar="MB", type=int, default=4096, help="of the machine (default: 4096)")
-    add("--cpus", metavar="N", type=int, default=2, help="of the machine (default: 2)")
-    add(
-        "--kvm", action="store_true", help="use KVM, which makes all of this many times faster where it works"
-    )
+    add("--keep", metavar="FOLDER", type=Path, help="keep the image, which takes minutes, and the logs there")
+    add("--only", metavar="NAME", nargs="+", default=list(TRIALS), help="trials whose names begin so")
+    add("--kvm", action="store_true", help="use KVM, which makes all of this many times faster")
     args = parser.parse_args()
     chosen = chosen_trials(args.only)
-    if args.list:
-        for name in chosen:
-            say(f"{name}  ({TRIALS[name].account})")
-        return 0
-    size = (args.memory, args.cpus, args.kvm)
     if args.keep:
-        return try_all(args.keep, chosen, size)
+        return try_all(args.keep, chosen, args.kvm)
     with tempfile.TemporaryDirectory(prefix="ann-benchmarks-machine-") as folder:
-        return try_all(Path(folder), chosen, size)
+        return try_all(Path(folder), chosen, args.kvm)
 
 
 def chosen_trials(names: list[str]) -> list[str]:
@@ -63,13 +42,13 @@ def chosen_trials(names: list[str]) -> list[str]:
     return [each for each in TRIALS if any(each.startswith(name) for name in names)]
 
 
-def try_all(folder: Path, chosen: list[str], size: tuple[int, int, bool]) -> int:
-    """Run trials in a machine of a size (MB, CPUs, whether by KVM); return 1 if one failed."""
+def try_all(folder: Path, chosen: list[str], has_kvm: bool) -> int:
+    """Run trials in a machine; return 1 if one failed."""
     image = make_image(folder)
     logs = folder.resolve() / "logs"
     logs.mkdir(exist_ok=True)
     begun = time.monotonic()
-    with started(image, logs / "console.log", *size) as machine:
+    with started(image, logs / "console.log", has_kvm) as machine:
         say(f"started in {time.monotonic() - begun:.0f} s; logs in {logs}")
         send_project(machine)
         send_template(machine)
