@@ -92,6 +92,8 @@ HOSTILE = (
     Tampering("a link into another file", "readable", "has a link", with_member("more", other_file)),
     Tampering("a link inside", "readable", "has a link", with_member("more", soft_link)),
     Tampering("thousands of attributes", "readable", "attributes", with_member("more", many)),
+    Tampering("another array", "readable", "has 'more', which no result has",
+              with_member("more", lambda file: file.create_dataset("more", data=[1]))),
     Tampering("no times", "readable", "has no times", with_member("times", lambda file: None)),
     Tampering("a nested attribute", "readable", "no series",
               lambda folder: set_attributes(first(folder), series=DEEP)),
@@ -106,11 +108,15 @@ HOSTILE = (
     Tampering("a nested system.json", "system", "nested too deeply", holding("system.json", DEEP)),
     Tampering("a nested report", "report", "nested too deeply", holding("report/report.json", DEEP)),
     Tampering("a report of texts", "report", "", holding("report/report.json", '{"points": "x"}')),
+    Tampering("a table with a lonely return", "report", "is not a report",
+              holding("report/points.csv", "a\rb,c\n")),
     Tampering("a table of nothing", "report", "fewer cells than", holding("report/points.csv", "a,b\n1")),
     Tampering("a text of nothing", "system", "is not JSON", holding("system.json", "\0\0")),
 )  # fmt: skip
 # No manifest can list these.
 OUTSIDE = (
+    Tampering("an experiment that is not there", "manifest", "experiment.yml is not there",
+              in_manifest('"experiment": null', '"experiment": "demo"')),
     Tampering("a link to a file", "paths", "is a link", linked("/etc/hostname")),
     Tampering("a link to a folder", "paths", "is a link",
               lambda folder: (folder / "logs").symlink_to("/tmp")),

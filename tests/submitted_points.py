@@ -10,8 +10,8 @@ from ann_benchmarks.results.metrics import standard_metrics
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.submission.manifest import Manifest
 from ann_benchmarks.website.build import FOLDER, script, template_environment
-from ann_benchmarks.website.bundles import SubmittedBundle, SubmittedPoint
-from ann_benchmarks.website.submissions import submitted_pages, submitted_rows, table_page
+from ann_benchmarks.website.bundles import SubmittedBundle, SubmittedPoint, submitted_rows
+from ann_benchmarks.website.submissions import submitted_pages, table_page
 
 GB = 1 << 30
 

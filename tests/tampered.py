@@ -24,7 +24,8 @@ from ann_benchmarks.results.attributes import checked_attributes
 from ann_benchmarks.results.file import Result, read_more, read_result
 from ann_benchmarks.submission.checking.check import check_bundle, check_point
 from ann_benchmarks.submission.checking.claims import check_claims
-from ann_benchmarks.submission.checking.curves import TOGETHER, Copies
+from ann_benchmarks.submission.checking.curves import TOGETHER
+from ann_benchmarks.submission.checking.duplicates import Copies
 from ann_benchmarks.submission.checking.points import (
     FOREIGN,
     HISTOGRAM,
@@ -32,8 +33,8 @@ from ann_benchmarks.submission.checking.points import (
     UnjudgedError,
     judge_point,
     open_bundle,
-    sampled_totals,
 )  # fmt: skip
+from ann_benchmarks.submission.checking.reading import sampled_totals
 from ann_benchmarks.submission.checking.rules import Findings
 from ann_benchmarks.submission.files import files_in
 from ann_benchmarks.submission.manifest import MANIFEST
@@ -136,7 +137,7 @@ class HonestBundle:
         for rule, problems in TOGETHER:
             for where, problem in problems(points):
                 findings.refuse(where, rule, problem)
-        check_claims(self.opened.manifest, {one.file: one for one in points}, self.opened.files, findings)
+        check_claims(replace(self.opened, findings=findings), {one.file: one for one in points})
         return [str(finding) for finding in findings.refused]
 
     def sees(self, tampering: Tampering) -> bool:

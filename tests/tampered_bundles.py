@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shutil
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from .tampering import (
     of_claim,
     on_a_tier,
     raise_truth,
+    relabelled,
     replace_in,
     swap,
     truth_from_answers,
@@ -61,6 +63,13 @@ def in_table(column: str, value: str) -> Change:
 
 def first_picture(folder: Path) -> Path:
     return min(folder.glob("report/*.png"))
+
+
+def with_chunk(folder: Path) -> None:
+    """Put a text into a picture as what no program shows."""
+    content, text = first_picture(folder).read_bytes(), b"prVtjohn@example.org"
+    chunk = (len(text) - 4).to_bytes(4, "big") + text + zlib.crc32(text).to_bytes(4, "big")
+    first_picture(folder).write_bytes(content[:33] + chunk + content[33:])
 
 
 def in_attributes(**values: Any) -> Change:
@@ -98,6 +107,8 @@ BUNDLES = (
               lambda folder: (folder / RESULTS / "part-c1").rename(folder / RESULTS / "part-c4")),
     Tampering("a series by another name", "series", "its series is",
               attrs(series='{"algorithm": "other", "clients": 1}')),
+    Tampering("settings that were not given", "series", "has the settings depth=5",
+              relabelled("part-c1", {}, settings="depth=5")),
     Tampering("hidden pooler", "series", "pooler_version 1.24.1, and its s", attrs(pooler_version="1.24.1")),
     Tampering("hidden shards", "series", "times of 2 shards", attrs(shard_build_times=[1.0, 2.0])),
     Tampering("hidden probes", "series", "says shard_probes 2", attrs(shard_probes=2)),
@@ -110,6 +121,8 @@ BUNDLES = (
               lambda folder: move(folder, days=2)),
     Tampering("a run before its point", "timings", "outside the time",
               lambda folder: set_attributes(first(folder), run_started=[1e9, 1e9 + 5, 1e9 + 9])),
+    Tampering("a point while others were measured", "timings", "was measured while",
+              attrs(ended_at="2036-01-01T00:00:00+00:00")),
     Tampering("ended before it began", "timings", "before it began",
               attrs(started_at="2030-01-01T00:00:00+00:00")),
     Tampering("clients that were the limit", "clients", "were the limit", of_claim(clients_were_limit=True)),
@@ -162,6 +175,7 @@ BUNDLES = (
             ("--dataset tiny --clients 1,2 --runs 9", "has --runs 9"),
             ("--dataset tiny --clients 1,2 --rate 50", "has --rate 50"),
             ("--dataset mine --clients 1,2", "has --dataset mine"),
+            ("--dataset tiny --clients 1,2 --warmup 5000", "has --warmup 5000"),
             ("--fast", "which run.py does not read"),
         )
     ),
@@ -194,5 +208,12 @@ BUNDLES = (
               replace_in("README.md", lambda text: text + "/home/alice smith/x")),
     Tampering("a network address", "private", "addresses of machines",
               replace_in("README.md", lambda text: text + "10.20.30.40")),
+    Tampering("a mail address in UTF-16", "private", "mail addresses",
+              lambda folder: (folder / "README.md").write_bytes("by john@example.org".encode("utf-16-le"))),
+    Tampering("a mail address behind a picture", "private", "mail addresses",
+              lambda folder: first_picture(folder).open("ab").write(b"john@example.org")),
+    Tampering("a mail address in a chunk of a picture", "private", "mail addresses", with_chunk),
+    Tampering("a mail address behind a result", "private", "mail addresses among its bytes",
+              lambda folder: first(folder).open("ab").write(b"john@example.org")),
     Tampering("a home folder", "private", "paths of folders", attrs(command_line="python /home/jane/run.py")),
 )  # fmt: skip

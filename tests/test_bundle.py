@@ -265,7 +265,7 @@ def chunk(kind, data):
             b"\x89PNG\r\n\x1a\n" + chunk(b"zTXt", b"By\0\0" + zlib.compress(b"xenia")),
             "text of the picture",
         ),
-        ("a.png", b"\x89PNG\r\n\x1a\n" + chunk(b"IDAT", b"..quokka7.."), "among its bytes"),
+        ("a.png", b"\x89PNG\r\n\x1a\n" + chunk(b"prVt", b"..quokka7.."), "text of the picture"),
         ("a-xenia.csv", b"", "in the name of the file"),
         ("logs/x.log", b"in /data/xenia/work", "in its text"),
     ],

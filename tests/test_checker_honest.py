@@ -14,11 +14,11 @@ from ann_benchmarks.results.runs import Run
 from ann_benchmarks.submission.checking.claims import check_texts, find_point
 from ann_benchmarks.submission.checking.commands import command_problems
 from ann_benchmarks.submission.checking.curves import mixed, rebuilt, repeated, swapped
-from ann_benchmarks.submission.checking.points import CheckedPoint
+from ann_benchmarks.submission.checking.points import CheckedPoint, OpenedBundle
 from ann_benchmarks.submission.checking.relations import name_problems, series_problems
 from ann_benchmarks.submission.checking.rules import Findings
 from ann_benchmarks.submission.checking.truth import Neighborhood
-from ann_benchmarks.submission.manifest import BundledDataset
+from ann_benchmarks.submission.manifest import BundledDataset, Manifest
 
 SERIES = Series("hnsw", clients=1)
 
@@ -72,9 +72,11 @@ def test_titles_have_characters_that_markdown_and_html_escape(tmp_path: Path) ->
     for name, text in {**pages, "report.json": json.dumps({"files": [*pages, "report.json"]})}.items():
         (tmp_path / "report" / name).write_text(text)
     files = [f"report/{name}" for name in (*pages, "report.json")]
-    check_texts(tmp_path, files, title, findings)
+    manifest = Manifest(title, "2026-01-31T12:00:00+00:00", "open", 0.9)
+    opened = OpenedBundle(tmp_path, manifest, files, {}, findings)
+    check_texts(opened)
     assert not findings.refused
-    check_texts(tmp_path, files, "another", findings)
+    check_texts(replace(opened, manifest=replace(manifest, title="another")))
     assert len(findings.refused) == 2
 
 

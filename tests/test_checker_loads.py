@@ -13,8 +13,9 @@ from ann_benchmarks.fields.series import Series
 from ann_benchmarks.load.request import poisson_arrivals
 from ann_benchmarks.load.spans import open_loop
 from ann_benchmarks.submission.checking.attributes import difference
-from ann_benchmarks.submission.checking.expected import limits_of, open_figures
+from ann_benchmarks.submission.checking.expected import open_figures
 from ann_benchmarks.submission.checking.points import CheckedPoint
+from ann_benchmarks.submission.checking.servers import limits_of
 from tiers.parse import DISKS
 
 from .bundle_data import remake, set_attributes

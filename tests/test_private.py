@@ -79,6 +79,20 @@ def private():
         ("in /tmp", "in [path]"),
         ("/dev/shm/xenia/a, /dev/shmem and /run/user/1000", "[path], /dev/shmem and [path]"),
         ("ip-10-0-0-5.ec2.internal", "[host]"),
+        ("db.default.svc.cluster.local, alice-mbp.local", "[host], [host]"),
+        ("me@laptop:~/bench$ scp x jane@nas:/srv", "[host]:~/bench$ scp x [host]:/srv"),
+        ("Linux quokka8 6.8.0-45-generic #45 SMP", "Linux [host] 6.8.0-45-generic #45 SMP"),
+        ("[sudo] password for jane:", "[sudo] password for [user]:"),
+        ("~jane/vectors, ~/vectors", "[path], ~/vectors"),
+        ("52-54-00-ab-cd-ef at 26-11-27-18-22-52", "[address] at 26-11-27-18-22-52"),
+        ("ask a.b%40example.org", "ask [mail]"),
+        ("Authorization: Basic YWxpY2U6eDU=", "Authorization: [secret]"),
+        ("curl -s -u jane:x5 u, sshpass -p x6 ssh", "curl -s -u jane:[secret] u, sshpass -p [secret] ssh"),
+        ('DB_PASS=x5 {"pwd": "x6"}', 'DB_PASS=[secret] {"pwd": "[secret]"}'),
+        ("https://hooks.slack.com/services/T0/B0/x5", "https://hooks.slack.com/services/[secret]"),
+        ("?sv=1&sig=0123456789abcdef%3D&se=2", "?sv=1&sig=[secret]&se=2"),
+        ("ssh-ed25519 AAAAC3Nza jane@laptop", "[secret]"),
+        ("-----BEGIN PGP PRIVATE KEY BLOCK-----\nx", "[secret]"),
     ],
 )
 def test_what_is_private_is_replaced(private, text, expected):
@@ -96,6 +110,7 @@ def test_what_is_private_is_replaced(private, text, expected):
         "2026-11-23T11:53:25+00:00", "'[0.08013303,0.37330434,-0.7069041]'::vector", "1.2.3", "std::map",
         "{1:0.5,2:0.25}/1000", "/usr/lib/postgresql/18/bin", "results/mine/10/tmp/x", "and/or", "quokka70",
         "xenias", "/homes/x", "password authentication failed for x", "--no-password x",
+        "Linux version 6.8.0 #45", "~10/s", "pwd: /usr", "cookies",
         "host=localhost", "hnsw@at-db-5432", "a@b", "password_encryption", "1.2.3.4.5", "999.1.2.3",
     ],
 )  # fmt: skip

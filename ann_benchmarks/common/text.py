@@ -3,6 +3,7 @@
 No text of others moves the cursor or does worse.
 """
 
+import csv
 import json
 import math
 import struct
@@ -31,6 +32,7 @@ DAMAGE = (
     EOFError,
     MemoryError,
     SyntaxError,
+    csv.Error,
     struct.error,
     tokenize.TokenError,
     zipfile.BadZipFile,

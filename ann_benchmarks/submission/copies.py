@@ -6,6 +6,7 @@ An HDF5 file is written anew: one that is changed in place keeps the old texts i
 import html
 import io
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
@@ -27,8 +28,7 @@ from .private import Private
 
 LARGEST_LOG = 1 << 20  # bytes; of a longer one, the end is kept
 _PNG = b"\x89PNG\r\n\x1a\n"
-_PNG_TEXTS = (b"tEXt", b"zTXt", b"iTXt", b"eXIf")
-_ENDS_OF_BINARY = (".hdf5", ".png")
+_PIXELS, _TEXT = b"IDAT", re.compile(rb"(?:[\x20-\x7e]\0?){8,}")
 _UNPACKED = 1 << 20  # bytes of a text that are looked at
 MOST_SEARCHED_BYTES = 64 << 20
 OpenFile = Callable[[Path], AbstractContextManager[h5py.File]]
@@ -141,7 +141,7 @@ def private_in_file(
     """
     if path.suffix == ".hdf5":
         with open_hdf5(path) as file:
-            texts = list(_hdf5_texts(file))
+            texts = [*_hdf5_texts(file), ("among its bytes", _text_beside_arrays(path, file))]
     else:
         with opened(path) as opened_file:
             content = opened_file.read(MOST_SEARCHED_BYTES + 1)
@@ -149,10 +149,9 @@ def private_in_file(
             raise UserError(f"has more than {MOST_SEARCHED_BYTES >> 20} MiB, which are not searched")
         texts = list(_texts(path, content))
     for where, text in texts:
-        for one in {text, html.unescape(text), "\n".join(_inner_texts(text))}:
+        # Of UTF-16, every second byte is 0.
+        for one in {text, html.unescape(text), "\n".join(_inner_texts(text)), text.replace("\0", "")}:
             yield from ((kind, where) for kind in private.facts_in(one, contact))
-    if path.suffix in _ENDS_OF_BINARY and (kind := private.own_in_bytes(path)):
-        yield kind, "among its bytes"
 
 
 def _texts(path: Path, content: bytes) -> Iterator[tuple[str, str]]:
@@ -189,6 +188,29 @@ def _hdf5_texts(member: Any) -> Iterator[tuple[str, str]]:
         yield from (("in an array", text) for text in _values(member[()]))
 
 
+def _text_beside_arrays(path: Path, file: h5py.File) -> str:
+    """Return the lines of text among the bytes of a file that are of no array of numbers."""
+    content, waiting = bytearray(path.read_bytes()), [file["/"]]
+    while waiting:
+        for member in waiting.pop().values():
+            if isinstance(member, h5py.Group):
+                waiting.append(member)
+            elif isinstance(member, h5py.Dataset) and member.dtype.kind in "biuf":
+                for start, size in _stored_parts(member):
+                    content[start : start + size] = bytes(size)
+    return "\n".join(one.decode() for one in _TEXT.findall(content))
+
+
+def _stored_parts(array: h5py.Dataset) -> Iterator[tuple[int, int]]:
+    """Yield where the bytes of an array begin in its file, and their number."""
+    if array.chunks is None:
+        yield array.id.get_offset() or 0, array.id.get_storage_size()
+        return
+    for number in range(array.id.get_num_chunks()):
+        chunk = array.id.get_chunk_info(number)
+        yield chunk.byte_offset, chunk.size
+
+
 def _values(value: Any) -> Iterator[str]:
     """Yield the texts of what h5py returns."""
     if isinstance(value, np.ndarray) and value.dtype.kind in "OSU":
@@ -199,14 +221,17 @@ def _values(value: Any) -> Iterator[str]:
 
 
 def _png_texts(content: bytes) -> Iterator[str]:
-    """Yield the texts of a picture, which may be compressed."""
+    """Yield the texts of a picture, which may be compressed, and what stands behind its end."""
     place = len(_PNG)
     while place + 8 <= len(content):
         size, kind = int.from_bytes(content[place : place + 4], "big"), content[place + 4 : place + 8]
         data = content[place + 8 : place + 8 + size]
         place += 12 + size
-        if kind not in _PNG_TEXTS:
+        if kind == _PIXELS:
             continue
+        if kind == b"IEND":
+            data = content[place:]
+            place = len(content)
         yield data.decode(errors="replace")
         for start in range(len(data)):  # a compressed text begins behind keywords of any length
             if data[start : start + 1] == b"\x78":

@@ -14,7 +14,6 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -22,27 +21,10 @@ from ann_benchmarks.common.layout import DEFINITIONS_FOLDER, shared
 from ann_benchmarks.fields.series import stored_series
 from ann_benchmarks.results.attributes import version_names
 
+from . import patterns
 from .files import remove_brackets
 from .own_facts import ADDRESS, HOST, PATH, REPOSITORY, SECRET, USER, OwnFact, host_of, is_everywhere
-from .patterns import (
-    AFTER,
-    BEFORE,
-    BEFORE_VERSION,
-    FORMS_OF_ADDRESSES,
-    FORMS_OF_PATHS,
-    FORMS_OF_SECRETS,
-    IN_WORDS,
-    LAST_WORD,
-    NAMED_USER,
-    PATH_END,
-    PATH_START,
-    QUAD,
-    QUOTED_HOST,
-    REST,
-    Rule,
-    fact_of,
-    rule_of,
-)  # fmt: skip
+from .patterns import IN_WORDS, Rule, fact_of, rule_of
 
 # Accounts that many machines have: they say nothing about anyone.
 COMMON_ACCOUNTS = {
@@ -165,11 +147,6 @@ class Private:
             if any(not any(first <= start and end <= last for first, last in spans) for start, end in found):
                 yield rule.kind
 
-    def own_in_bytes(self, path: Path) -> str | None:
-        """Return the first kind among a file's bytes: only long, distinctive facts count."""
-        content = path.read_bytes() if self._bytes else b""
-        return next((kind for kind, pattern in self._bytes if pattern.search(content)), None)
-
     def _replaced(self, rule: Rule, match: re.Match[str]) -> str:
         if not rule.accepts(match):
             return match.group()
@@ -191,31 +168,24 @@ class Private:
         people = [name for name in of[USER] if name.lower() not in COMMON_ACCOUNTS]
         users, ordinary_users = self._divided(people)
         hosts, ordinary_hosts = self._divided(of[HOST])
-        distinctive = [(kind, name) for kind, names in ((HOST, hosts), (USER, users)) for name in names]
-        long = [*distinctive, *((fact.kind, fact.text) for fact in facts if fact.kind not in (HOST, USER))]
         secrets, ordinary = self._divided_secrets(facts)
         self.unsafe = [fact.name for fact in ordinary]
-        self._bytes = [
-            (kind, re.compile(rb"(?<![A-Za-z0-9])" + re.escape(name.encode(errors="surrogateescape"))))
-            for kind, name in long
-            if len(name) >= 6
-        ]
         return [
-            rule_of(REPOSITORY, of[REPOSITORY], PATH_START, PATH_END),
+            rule_of(REPOSITORY, of[REPOSITORY], patterns.PATH_START, patterns.PATH_END),
             rule_of(SECRET, [text for text in secrets if len(text) >= SURE], "", ""),
-            rule_of(SECRET, [text for text in secrets if len(text) < SURE], BEFORE, AFTER),
-            *FORMS_OF_SECRETS,
-            rule_of(PATH, of[PATH], PATH_START, f"{PATH_END}{REST}"),
-            *FORMS_OF_PATHS,
+            rule_of(SECRET, [text for text in secrets if len(text) < SURE], patterns.BEFORE, patterns.AFTER),
+            *patterns.FORMS_OF_SECRETS,
+            rule_of(PATH, of[PATH], patterns.PATH_START, f"{patterns.PATH_END}{patterns.REST}"),
+            *patterns.FORMS_OF_PATHS,
             rule_of(ADDRESS, of[ADDRESS], r"(?<![\w.])", r"(?!\w|\.\w)", re.I),
-            rule_of(HOST, hosts, BEFORE, AFTER, re.I),
+            rule_of(HOST, hosts, patterns.BEFORE, patterns.AFTER, re.I),
             rule_of(HOST, ordinary_hosts, r"(?:(?<=@)|(?<=//)|(?<=host=)|(?<=host: ))", r"(?![\w.-])", re.I),
             rule_of(HOST, ordinary_hosts, r"(?<![\w./])(?<!-)|(?<=\bat-)", r"(?=[:-]\d{4,5}(?!\d))", re.I),
-            rule_of(HOST, ordinary_hosts, QUOTED_HOST, r"(?=[\"'])", re.I),
-            rule_of(USER, users, BEFORE, AFTER),
-            rule_of(USER, ordinary_users, NAMED_USER, r"(?![\w.-])"),
-            *FORMS_OF_ADDRESSES,
-            Rule(ADDRESS, re.compile(QUAD), self._is_address),
+            rule_of(HOST, ordinary_hosts, patterns.QUOTED_HOST, r"(?=[\"'])", re.I),
+            rule_of(USER, users, patterns.BEFORE, patterns.AFTER),
+            rule_of(USER, ordinary_users, patterns.NAMED_USER, r"(?![\w.-])"),
+            *patterns.FORMS_OF_ADDRESSES,
+            Rule(ADDRESS, re.compile(patterns.QUAD), self._is_address),
         ]
 
     def _divided_secrets(self, facts: Iterable[OwnFact]) -> tuple[set[str], list[OwnFact]]:
@@ -245,8 +215,8 @@ class Private:
                 return False
         except ValueError:
             return False
-        word = LAST_WORD.search(before)
-        return not BEFORE_VERSION.search(before) and not (word and word[1].lower() in self._software)
+        word = patterns.LAST_WORD.search(before)
+        return not patterns.BEFORE_VERSION.search(before) and not (word and word[1].lower() in self._software)
 
 
 def _is_number(address: str) -> bool:

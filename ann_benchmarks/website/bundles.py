@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from urllib.parse import urlencode
 
 from tqdm import tqdm
 
@@ -23,6 +24,7 @@ from ann_benchmarks.submission.manifest import MANIFEST, Manifest
 from .columns import SiteColumn, attribute, build, field_column, metric, text, version, warnings
 from .costs import price_columns
 
+INDEX = "index.html"
 SERVER = "postgres_version"
 LONGEST = 500  # characters of a text of others
 MOST_VERSIONS = 4  # of extensions, that are listed
@@ -46,24 +48,30 @@ class SubmittedPoint:
 
 @dataclass(frozen=True)
 class SubmittedBundle:
-    """A bundle whose files are those that its manifest lists."""
+    """A bundle whose files are those that its manifest lists.
+
+    On the site, `title` is that of no other bundle, nor `name`, of its page and of the folder of its copies.
+    """
 
     folder: Path
     manifest: Manifest
     points: list[SubmittedPoint]
     prices: PriceList | None = None
+    title: str = ""
+    name: str = ""
+
+    @property
+    def file(self) -> str:
+        """The name of its page."""
+        return f"{self.name}.html"
+
+    @property
+    def address(self) -> str:
+        """The address of its points in the table."""
+        return f"{INDEX}#{urlencode({'bundle': self.title, 'least': 0})}"
 
 
-@dataclass(frozen=True)
-class SubmittedRow:
-    """A point with the name of its bundle's row in the table, which no other bundle has."""
-
-    point: SubmittedPoint
-    bundle: SubmittedBundle
-    title: str
-
-
-Rows = Mapping[int, SubmittedRow]  # by the identity of the run
+Rows = Mapping[int, tuple[SubmittedPoint, SubmittedBundle]]  # by the identity of the run
 
 
 def bundle_folders(given: Iterable[Path]) -> list[Path]:
@@ -101,13 +109,15 @@ def read_bundle(folder: Path) -> SubmittedBundle:
     return SubmittedBundle(folder, opened.manifest, points, opened.prices)
 
 
-def distinct_points(bundles: Iterable[SubmittedBundle]) -> Mapping[int, SubmittedPoint]:
-    """Return the points of bundles by the identity of their runs; a file in several bundles counts once."""
+def submitted_rows(bundles: Iterable[SubmittedBundle]) -> Rows:
+    """Return the rows of the table, in the order of the bundles; a file in several of them counts once."""
     found: dict[str, SubmittedPoint] = {}
-    for bundle in bundles:
-        for point in bundle.points:
-            found.setdefault(point.digest, point)
-    return {id(point.run): point for point in found.values()}
+    return {
+        id(point.run): (point, bundle)
+        for bundle in bundles
+        for point in bundle.points
+        if found.setdefault(point.digest, point) is point
+    }
 
 
 def plain_text(value: object) -> str:
@@ -196,15 +206,15 @@ def row_columns(rows: Rows) -> list[SiteColumn]:
         return picked(column, lambda run: None if run.series.is_cold else run)
 
     def cold(column: SiteColumn) -> SiteColumn:
-        found = picked(column, lambda run: rows[id(run)].point.cold)
+        found = picked(column, lambda run: rows[id(run)][0].cold)
         return replace(found, id=f"cold{column.id}", label=f"Cold {column.label}")
 
     def stated(value: Callable[[Manifest], str]) -> Callable[[Run], str]:
-        return lambda run: value(rows[id(run)].bundle.manifest)
+        return lambda run: value(rows[id(run)][1].manifest)
 
-    prices = {key: row.bundle.prices for key, row in rows.items() if row.bundle.prices}
+    prices = {key: bundle.prices for key, (_, bundle) in rows.items() if bundle.prices}
     columns = (
-        words("bundle", "Bundle", lambda run: rows[id(run)].title),
+        words("bundle", "Bundle", lambda run: rows[id(run)][1].title),
         words("algorithm", "Algorithm", lambda run: run.series.name),
         figure("recall"),
         *(kind(figure(name)) for name in ("qps", "p99") for kind in (warm, cold)),
@@ -226,7 +236,7 @@ def row_columns(rows: Rows) -> list[SiteColumn]:
         words("disk", "Disk", disk),
         words("machine", "Machine", machine),
         words("load", "Load", load),
-        words("claim", "Claim", lambda run: "yes" if rows[id(run)].point.is_claim else "no"),
+        words("claim", "Claim", lambda run: "yes" if rows[id(run)][0].is_claim else "no"),
         words("division", "Division", stated(lambda manifest: manifest.division)),
         words("size", "Size", stated(lambda manifest: "miniature" if manifest.mini else "full")),
         words("warnings", "Warnings", warnings, False),

@@ -3,10 +3,10 @@
 import re
 import shutil
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from jinja2 import Environment
 from tqdm import tqdm
@@ -25,16 +25,14 @@ from .build import PageNames, template_environment, write_site
 from .bundles import (
     Rows,
     SubmittedBundle,
-    SubmittedRow,
     bundle_folders,
-    distinct_points,
     plain_text,
     read_bundle,
     row_columns,
+    submitted_rows,
 )
 from .columns import column_data
 
-INDEX = "index.html"
 COPIES = "bundles"  # the folder of the site that has a folder for each bundle
 REPORT = "report/report.html"
 # Of a bundle's files, those that its page names first.
@@ -65,25 +63,6 @@ POLICY = (
 DIRECTIVE = re.compile("http-equiv", re.IGNORECASE)  # such as one that leads to another page
 
 
-@dataclass(frozen=True)
-class SubmittedPage:
-    """The page of a bundle; `title` is that of no other bundle, `name` that of its page and its folder."""
-
-    bundle: SubmittedBundle
-    title: str
-    name: str
-
-    @property
-    def file(self) -> str:
-        """The name of the page."""
-        return f"{self.name}.html"
-
-    @property
-    def points(self) -> str:
-        """The address of its points in the table."""
-        return f"{INDEX}#{urlencode({'bundle': self.title, 'least': 0})}"
-
-
 def create_submissions_site(folder: Path, given: Sequence[Path]) -> tuple[int, int]:
     """Write the table of bundles into a folder, which is made if need be; return (bundles, left out).
 
@@ -101,30 +80,27 @@ def create_submissions_site(folder: Path, given: Sequence[Path]) -> tuple[int, i
             skipped(path, error)
     if not bundles:
         raise UserError("nothing to show: none of the folders is a bundle that can be read")
-    pages = submitted_pages(bundles)
-    rows = submitted_rows(pages)
-    templates = template_environment()
+    pages, templates = submitted_pages(bundles), template_environment()
 
-    def html(page: SubmittedPage) -> tuple[str, str]:
-        copies = copy_files(page.bundle, folder / COPIES / page.name)
-        return page.file, bundle_page(templates, page, copies)
+    def html(bundle: SubmittedBundle) -> tuple[str, str]:
+        return bundle.file, bundle_page(templates, bundle, copy_files(bundle, folder / COPIES / bundle.name))
 
     shown = tqdm(pages, desc="bundles", unit="bundle", disable=None, leave=False)
-    write_site(folder, map(html, shown), table_page(templates, pages, rows))
+    write_site(folder, map(html, shown), table_page(templates, pages, submitted_rows(pages)))
     return len(bundles), len(folders) - len(bundles)
 
 
-def submitted_pages(bundles: Sequence[SubmittedBundle]) -> list[SubmittedPage]:
-    """Return the pages of bundles, in the order of their titles, each with names of its own."""
+def submitted_pages(bundles: Sequence[SubmittedBundle]) -> list[SubmittedBundle]:
+    """Return bundles in the order of their titles, each with names of its own."""
     names = PageNames()
     folders: set[str] = set()
-    found: dict[str, SubmittedPage] = {}
+    found: dict[str, SubmittedBundle] = {}
     for bundle in bundles:
         title = unique_name(plain_text(bundle.manifest.title), found)
         folder = unique_name(bundle.folder.resolve().name, folders)
         folders.add(folder)
-        found[title] = SubmittedPage(bundle, title, names.take(folder).removesuffix(".html"))
-    return sorted(found.values(), key=lambda page: page.title.lower())
+        found[title] = replace(bundle, title=title, name=names.take(folder).removesuffix(".html"))
+    return sorted(found.values(), key=lambda bundle: bundle.title.lower())
 
 
 def unique_name(name: str, taken: Collection[str]) -> str:
@@ -133,20 +109,9 @@ def unique_name(name: str, taken: Collection[str]) -> str:
     return next(one for one in names if one not in taken)
 
 
-def submitted_rows(pages: Sequence[SubmittedPage]) -> Rows:
-    """Return the rows of the table by the identity of their runs, in the order of the pages."""
-    points = distinct_points(page.bundle for page in pages)
-    return {
-        id(point.run): SubmittedRow(point, page.bundle, page.title)
-        for page in pages
-        for point in page.bundle.points
-        if id(point.run) in points
-    }
-
-
-def table_page(templates: Environment, pages: Sequence[SubmittedPage], rows: Rows) -> str:
+def table_page(templates: Environment, pages: Sequence[SubmittedBundle], rows: Rows) -> str:
     """Return the HTML of the table, with the data that its script shows."""
-    runs = [row.point.run for row in rows.values()]
+    runs = [point.run for point, _ in rows.values()]
     known = [data for column in row_columns(rows) if (data := column_data(column, runs))]
     ids = {column["id"] for column in known}  # a column is missing if all is cold, or all is warm
     fastest = next((f"-{name}" for name in ("qps", "coldqps") if name in ids), "bundle")
@@ -164,9 +129,9 @@ def table_page(templates: Environment, pages: Sequence[SubmittedPage], rows: Row
     return templates.get_template("submissions.html").render(pages=pages, count=len(runs), data=data)
 
 
-def bundle_page(templates: Environment, page: SubmittedPage, copies: Mapping[str, str]) -> str:
+def bundle_page(templates: Environment, page: SubmittedBundle, copies: Mapping[str, str]) -> str:
     """Return the HTML of the page of a bundle; `copies` has the path of each copied file in its folder."""
-    manifest = page.bundle.manifest
+    manifest = page.manifest
     links = {name: quote(f"{COPIES}/{page.name}/{copy}") for name, copy in copies.items()}
     pictures = [name for name in links if name.startswith("report/") and name.lower().endswith(".png")]
     listed = sorted(manifest.files.items(), key=lambda item: item[0].lower())
@@ -178,7 +143,7 @@ def bundle_page(templates: Environment, page: SubmittedPage, copies: Mapping[str
         pictures=pictures,
         links=links,
         claims={"columns": CLAIMS, "rows": list(map(claim_cells, manifest.claims))},
-        datasets={"columns": DATASETS, "rows": dataset_cells(page.bundle)},
+        datasets={"columns": DATASETS, "rows": dataset_cells(page)},
         files={"columns": FILES, "rows": files},
         data={},
     )

@@ -24,27 +24,11 @@ from ann_benchmarks.results.measurement import (
 from ann_benchmarks.statistics.intervals import mean_interval
 from ann_benchmarks.statistics.percentiles import EFFECTIVE_SIZE, PERCENTILES, QUERIES
 
-from .expected import (
-    CLOSE,
-    Expected,
-    answer_figures,
-    batch_figures,
-    build_figures,
-    client_figures,
-    closed_figures,
-    cpu_figures,
-    dataset_facts,
-    filtered_figures,
-    has_server,
-    latency_figures,
-    open_figures,
-    run_figures,
-    sequence_figures,
-    shard_figures,
-    tier_facts,
-    tier_memory,
-)  # fmt: skip
+from . import expected, servers
+from .expected import CLOSE
 from .points import CheckedPoint
+from .rules import Expected
+from .servers import has_server
 
 
 class Kind(NamedTuple):
@@ -64,7 +48,7 @@ class Spec(NamedTuple):
     rule: str
     kind: Kind
     evidence: str = ""
-    expected: Callable[[CheckedPoint], Mapping[str, Expected]] = lambda point: {}
+    values: Callable[[CheckedPoint], Mapping[str, Expected]] = lambda point: {}
     stored: str = ""
     only: str = ""
     may: str = ""
@@ -72,6 +56,10 @@ class Spec(NamedTuple):
 
 def _is_here(p: CheckedPoint) -> bool:
     return p.attrs.get("server") in ("embedded", "installed") and str(p.attrs.get("kernel"))[:5] == "Linux"
+
+
+def _is_exact(p: CheckedPoint) -> bool:
+    return p.recall > 1 - CLOSE and not (has_server(p) and p["index_size"] > 0)
 
 
 _RESULT = Kind("a result", lambda p: True)
@@ -88,41 +76,44 @@ _ROUNDS = Kind("rounds", lambda p: ROUNDS in p.attrs or MARK in p.attrs)
 _SEARCH = Kind("a search for a recall", lambda p: {"target_recall", "target_value"} & p.attrs.keys())
 _PERCENTILES = " ".join(f"latency_{name}" for name in PERCENTILES)
 ROWS = (
-    Spec("figures", _RESULT, "its answers", answer_figures,
+    Spec("figures", _RESULT, "its answers", expected.answer_figures,
         "candidates recall_low recall_high run_recalls name build_arguments expect_extra batch_mode truth"),
-    Spec("figures", _FILTERED, "its answers", filtered_figures,
+    Spec("figures", _FILTERED, "its answers", expected.filtered_figures,
         only="completeness short_answers queries_without_matches selectivity",
         may="completeness_low completeness_high short_answers_low short_answers_high deciles"),
-    Spec("figures", _RESULT, "the seconds of its runs", run_figures,
+    Spec("figures", _RESULT, "the seconds of its runs", expected.run_figures,
         "run_count run_seconds run_started qps_mean best_search_time asking_seconds runs_disagree"
         " runs_measured_again warmup started_at ended_at"),
-    Spec("figures", _RESULT, "its latencies", latency_figures,
+    Spec("figures", _RESULT, "its latencies", expected.latency_figures,
         f"{QUERIES} {EFFECTIVE_SIZE} run_p50 {_PERCENTILES}"),
-    Spec("figures", _RESULT, "the parts of its build", build_figures, "build_time index_size"),
-    Spec("figures", Kind("an exact search", lambda p: p.recall > 1 - CLOSE), may=EXACT_SEARCH),
+    Spec("figures", _RESULT, "the parts of its build", expected.build_figures, "build_time index_size"),
+    Spec("figures", Kind("an exact search", _is_exact), may=EXACT_SEARCH),
     Spec("attributes", _RESULT, stored="cpu cores memory_bytes kernel python framework_version command_line"
         f" rows result_format {PARTS}"),
     Spec("attributes", _SEVERAL, stored="qps_low qps_high"),
-    Spec("timings", _ALONE, "its latencies", sequence_figures),
-    Spec("timings", Kind("a batch", lambda p: p.series.batch), "its latencies", batch_figures),
+    Spec("timings", _ALONE, "its latencies", expected.sequence_figures),
+    Spec("timings", Kind("a batch", lambda p: p.series.batch), "its latencies", expected.batch_figures),
     Spec("attributes", _CLIENTS, stored="clients_were_limit", only="clients loop active_seconds queries_asked"
         " queries_counted query_order driver client_cpu_share client_cpu_seconds_per_query",
         may="asked_duration asked_queries answers_shortened queries_answered_aside"),
-    Spec("timings", _CLOSED, "its latencies and seconds", closed_figures, only="clients_waiting_share"),
-    Spec("timings", _OPEN, "its latencies and its rate", open_figures, only="queries_due rate service_p50"
-        " service_p99 queries_unanswered clients_late_seconds lead_in_seconds steady_state",
+    Spec("timings", _CLOSED, "its latencies and seconds", expected.closed_figures,
+        only="clients_waiting_share"),
+    Spec("timings", _OPEN, "its latencies and its rate", expected.open_figures,
+        only="queries_due rate service_p50 service_p99 queries_unanswered clients_late_seconds"
+        " lead_in_seconds steady_state",
         may="clients_all_busy_share closed_loop_rate relaxation_seconds objective_trials"),
-    Spec("timings", _RESULT, "the CPUs that there are", cpu_figures),
-    Spec("timings", _CLIENTS, "the CPU of its clients (client_cpu_share)", client_figures),
+    Spec("timings", _RESULT, "the CPUs that there are", expected.cpu_figures),
+    Spec("timings", _CLIENTS, "the CPU of its clients (client_cpu_share)", expected.client_figures),
     Spec("attributes", Kind("queries by pgbench", lambda p: p.series.driver == "pgbench"),
         only="pgbench_version"),
     Spec("attributes", _SERVER, only="server", stored="postgres_version load_time index_build_time settings"
         " given_settings version_names"),
     Spec("attributes", Kind("an external server", lambda p: p.attrs.get("server") == "external"),
         only="server_address"),
-    Spec("attributes", _HERE, stored="machine_busy_share server_cpu_seconds_per_query table_size"
-        " index_blocks_hit_per_query index_blocks_read_per_query table_blocks_hit_per_query"
-        " table_blocks_read_per_query shared_buffers"),
+    Spec("attributes", _HERE, "its server", servers.machine_facts,
+        "machine_busy_share server_cpu_seconds_per_query table_size index_blocks_hit_per_query"
+        " index_blocks_read_per_query table_blocks_hit_per_query table_blocks_read_per_query"
+        " shared_buffers build_sql"),
     Spec("attributes", Kind("runs of clients", lambda p: _CLIENTS.holds(p) and not _ROUNDS.holds(p)),
         stored="queries_answered_aside"),
     Spec("attributes", _ROUNDS, only=f"{MARK} {ROUNDS} {CHAIN} {TURNS} rounds_requested",
@@ -130,15 +121,15 @@ ROWS = (
     Spec("attributes", _SEARCH, only="target_parameter target_value target_trials", may=OVERSTATED),
     Spec("attributes", Kind("a warm-up", lambda p: p.attrs.get("warmup") not in (None, "off")),
         only="warmup_queries warmup_seconds", may="warmup_settled"),
-    Spec("series", _TIER, "its series", tier_facts),
+    Spec("series", _TIER, "its series", servers.tier_facts),
     Spec("tier", Kind("a tier of memory", lambda p: p.series.tier_memory[-3:] not in ("", "all")),
-        "its series", tier_memory, "tier_ram tier_available|tier_available_at_start"),
-    Spec("series", Kind("shards", lambda p: p.series.shards), "their rows", shard_figures),
+        "its series", servers.tier_memory, "tier_ram tier_available|tier_available_at_start"),
+    Spec("series", Kind("shards", lambda p: p.series.shards), "their rows", servers.shard_figures),
     Spec("series", Kind("shards that are asked by their cells", lambda p: p.series.shard_probes),
         stored="shard_rows searched_rows_share"),
     Spec("series", Kind("a series with cold caches", lambda p: p.series.is_cold), "its series",
         lambda p: {"warmup": {"off"}}),
-    Spec("dataset", _RESULT, "the bundle", dataset_facts, "dataset distance"),
+    Spec("dataset", _RESULT, "the bundle", expected.dataset_facts, "dataset distance"),
 )  # fmt: skip
 TEXTS = {"cpu", "kernel", "python", "framework_version", "command_line", "name", "warmup", "postgres_version"}
 ALTERNATIVES = ("asked_duration", "asked_queries")  # one run ends after a time or after a number, not by both
@@ -173,25 +164,23 @@ def attribute_problems(point: CheckedPoint, is_broken: bool = False) -> Iterator
         for name in TEXTS.intersection(stored, attrs):
             if not isinstance(attrs[name], str):
                 yield "attributes", f"says {name} {shown(attrs[name])}, which must be a text"
-        for name, expected in row.expected(point).items() if is_so and not is_broken else ():
-            if problem := difference(point, name, expected):
+        for name, value in row.values(point).items() if is_so and not is_broken else ():
+            if problem := difference(point, name, value):
                 yield row.rule, f"says {name} {shown(attrs.get(name))}, and by {row.evidence} it is {problem}"
 
 
-def difference(point: CheckedPoint, name: str, expected: Expected) -> str:
+def difference(point: CheckedPoint, name: str, allowed: Expected) -> str:
     """Return what an attribute is to be, "" where it is that; what is not stored of all may be missing."""
     said = point.attrs.get(name)
-    if isinstance(expected, set):
-        return (
-            "" if said in expected or (said is None and not expected) else _text(sorted(map(str, expected)))
-        )
+    if isinstance(allowed, set):
+        return "" if said in allowed or (said is None and not allowed) else _text(sorted(map(str, allowed)))
     if said is None:
         return ""
-    if isinstance(expected, list):
+    if isinstance(allowed, list):
         values = point.numbers(name)
-        same = len(values) == len(expected) and np.allclose(values, expected, rtol=0, atol=CLOSE)
-        return "" if same else _text([f"{one:.6g}" for one in expected[:3]])
-    least, most = expected
+        same = len(values) == len(allowed) and np.allclose(values, allowed, rtol=0, atol=CLOSE)
+        return "" if same else _text([f"{one:.6g}" for one in allowed[:3]])
+    least, most = allowed
     values = point.numbers(name)
     if values and all(math.isnan(least + most) or least <= one <= most for one in values):
         return ""

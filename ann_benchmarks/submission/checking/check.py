@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +11,7 @@ import numpy as np
 
 from ann_benchmarks.common.errors import UserError, one_line
 from ann_benchmarks.common.numbers import counted, size_text
+from ann_benchmarks.common.text import DAMAGE
 from ann_benchmarks.results.attributes import version_names
 from ann_benchmarks.results.measurement import share_of_due
 from ann_benchmarks.results.records import Record, read_record
@@ -21,10 +22,11 @@ from ..manifest import MANIFEST, Manifest
 from ..patterns import IN_WORDS
 from ..private import Private
 from .attributes import attribute_problems
-from .claims import check_claims, check_readme, check_report, check_system, check_texts
+from .claims import check_claims, check_report, check_system, check_texts
 from .complete import check_complete
 from .conditions import check_age, check_conditions
-from .curves import TOGETHER, Copies
+from .curves import TOGETHER
+from .duplicates import Copies
 from .points import FOREIGN, RECORD, CheckedPoint, OpenedBundle, open_bundle
 from .reading import opened_file
 from .relations import RELATIONS, broken_arrays
@@ -61,33 +63,28 @@ def check_bundle(
             real.check_truth(opened.truths)
         points = check_points(opened, opened.points(), real)
     check_age(points, manifest, now, findings)
-    check_complete(folder, manifest, points, set(files), findings)
-    records = read_records(folder, files, findings)
-    check_report(folder, files, points, findings)
-    check_texts(folder, files, manifest.title, findings)
-    servers = check_system(folder, files, points, records, findings)
-    check_readme(folder, files, manifest, servers, findings)
+    check_complete(opened, points)
+    records = read_records(opened)
+    check_report(opened, points)
+    check_texts(opened)
+    check_system(opened, points, records)
     private = Private((), [point.attrs for point in points])
     for file in (MANIFEST, *files):
-        try:
+        is_known = findings.mentions(file)  # the reading of results has said why it cannot be read
+        with suppress(UserError, *DAMAGE) if is_known else findings.refusing(file, "private"):
             found = set(private_in_file(folder / file, private, manifest.contact, opened_file))
             findings.refuse(
                 file, "private", *(f"has {IN_WORDS[kind]} {where}" for kind, where in sorted(found))
             )
-        except UserError as error:
-            if not findings.mentions(file):  # else the reading of results has said why
-                findings.refuse(file, "private", str(error))
     return CheckedBundle(findings, manifest, points, records, compares_data)
 
 
-def read_records(folder: Path, files: Sequence[str], findings: Findings) -> list[Record]:
+def read_records(opened: OpenedBundle) -> list[Record]:
     """Read the records of workloads that write; nothing else of them is checked."""
     found = []
-    for file in files:
-        try:
-            found += [read_record(folder / file)] if file.endswith(RECORD) else []
-        except UserError as error:
-            findings.refuse(file, "readable", str(error).removeprefix(f"{folder / file} "))
+    for file in (name for name in opened.files if name.endswith(RECORD)):
+        with opened.findings.refusing(file, "readable"):
+            found.append(read_record(opened.folder / file))
     return found
 
 
@@ -107,7 +104,7 @@ def check_points(
     for rule, problems in TOGETHER:
         for file, problem in problems(found):
             findings.refuse(file, rule, problem)
-    check_claims(opened.manifest, {point.file: point for point in found}, opened.files, findings)
+    check_claims(opened, {point.file: point for point in found})
     return found
 
 

@@ -15,15 +15,13 @@ from typing import Any
 from ann_benchmarks.common import VERSION
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.errors import shown as shown_text
-from ann_benchmarks.common.text import DAMAGE, reason_of
 from ann_benchmarks.fields.series import BATCH, BESIDE, Series
 from ann_benchmarks.results.records import Record
 
 from ..contents import README, claim_of, readme, system_of
 from ..files import MOST_TEXT_BYTES, REPORT, SYSTEM, read_json, read_text
-from ..manifest import MANIFEST, ClaimedPoint, Manifest
-from .points import CheckedPoint
-from .rules import Findings
+from ..manifest import MANIFEST, ClaimedPoint
+from .points import CheckedPoint, OpenedBundle
 
 Row = tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]  # of a report: what names its point, what it says
 JSON, TABLE = f"{REPORT}/report.json", f"{REPORT}/points.csv"
@@ -34,10 +32,9 @@ SAME_SHARE = 1e-6
 _ESCAPED = re.compile(r"\\([^\w\s]|_)")  # a character in Markdown
 
 
-def check_claims(
-    manifest: Manifest, points: Mapping[str, CheckedPoint], files: Sequence[str], findings: Findings
-) -> None:
+def check_claims(opened: OpenedBundle, points: Mapping[str, CheckedPoint]) -> None:
     """Refuse claims that differ from what their files come to."""
+    manifest, files, findings = opened.manifest, opened.files, opened.findings
     seen: set[tuple[object, ...]] = set()
     curves = {points[claim.file].curve for claim in manifest.claims if claim.file in points}
     for number, claim in enumerate(manifest.claims, 1):
@@ -83,40 +80,28 @@ def _claim_problems(claim: ClaimedPoint, point: CheckedPoint) -> Iterator[str]:
             yield f"claims the {name} '{one}', and the file has '{value}'"
 
 
-def check_report(
-    folder: Path, files: Sequence[str], points: Sequence[CheckedPoint], findings: Findings
-) -> None:
+def check_report(opened: OpenedBundle, points: Sequence[CheckedPoint]) -> None:
     """Refuse a report that says something else of a point than its file, or has points of no file.
 
     As many points as there are files that could not be judged may be of these, which are refused already.
     """
-    known: dict[Any, list[CheckedPoint]] = {}
-    judged = {point.file for point in points}
-    unjudged = sum(file.endswith(".hdf5") and file.startswith("results/") and file not in judged
-                   and findings.mentions(file) for file in files)  # fmt: skip
+    findings, known = opened.findings, dict[Any, list[CheckedPoint]]()
+    unjudged = sum(map(findings.mentions, {*opened.results} - {point.file for point in points}))
     for point in points:
         key = (point.dataset, point.count, str(point.attrs.get("name")), str(point.attrs.get("started_at")))
         known.setdefault(key, []).append(point)
     readers: dict[str, Callable[[Path], Iterator[Row]]] = {JSON: _report_rows, TABLE: _table_rows}
     for file, rows_in in readers.items():
         seen, unknown = set(), 0
-        try:
-            if file not in files:
-                raise UserError("is missing")
-            for row, said in rows_in(folder / file):
+        with findings.refusing(file, "report", "is not a report"):
+            for row, said in rows_in(opened.place(file)):
                 if shown := find_point(row, known):
                     seen.add(shown.file)
-                    for problem in _different(said, shown):
-                        findings.refuse(file, "report", f"{shown.file}: {problem}")
-                elif unknown < unjudged:
-                    unknown += 1
-                else:
+                    problems = (f"{shown.file}: {problem}" for problem in _different(said, shown))
+                    findings.refuse(file, "report", *problems)
+                elif (unknown := unknown + 1) > unjudged:
                     what = f"has a point of no file, '{row['algorithm']}: {row['parameters']}'"
                     findings.refuse(file, "report", what)
-        except UserError as error:
-            findings.refuse(file, "report", str(error))
-        except DAMAGE as error:
-            findings.refuse(file, "report", f"is not a report: {reason_of(error)}")
         if findings.mentions(file):
             continue
         if points and not seen:
@@ -126,23 +111,19 @@ def check_report(
                 findings.warn(file, "report", f"does not show {point.file}")
 
 
-def check_texts(folder: Path, files: Sequence[str], title: str, findings: Findings) -> None:
+def check_texts(opened: OpenedBundle, _: object = None) -> None:
     """Refuse a report that lacks files that it names, has others, or whose texts are of another report."""
-    there = {file.removeprefix(f"{REPORT}/") for file in files if file.startswith(f"{REPORT}/")}
-    try:
-        named = set(read_json(folder / JSON)["files"])
-        texts = {name: read_text(folder / REPORT / name) for name in there if name.endswith((".md", ".html"))}
-    except (UserError, *DAMAGE) as error:
-        findings.refuse(JSON, "report", f"does not name the files of the report: {reason_of(error)}")
-        return
-    for words, names in (("is missing", named - there), ("is not in its report.json", there - named)):
-        for name in names:
-            findings.refuse(f"{REPORT}/{name}", "report", words)
-    for name, text in texts.items():
-        if title not in html.unescape(text) and title not in _ESCAPED.sub(r"\1", text):
-            findings.refuse(
-                f"{REPORT}/{name}", "report", f"does not have the title '{title}' of its manifest"
-            )
+    findings, title = opened.findings, opened.manifest.title
+    there = {file for file in opened.files if file.startswith(f"{REPORT}/")}
+    with findings.refusing(JSON, "report", "does not name the files of the report"):
+        named = {f"{REPORT}/{name}" for name in read_json(opened.place(JSON))["files"]}
+        for words, names in (("is missing", named - there), ("is not in its report.json", there - named)):
+            for file in names:
+                findings.refuse(file, "report", words)
+        for file in (name for name in there if name.endswith((".md", ".html"))):
+            text = read_text(opened.place(file))
+            if title not in html.unescape(text) and title not in _ESCAPED.sub(r"\1", text):
+                findings.refuse(file, "report", f"does not have the title '{title}' of its manifest")
 
 
 def find_point(row: Mapping[str, Any], known: Mapping[Any, Sequence[CheckedPoint]]) -> CheckedPoint | None:
@@ -223,35 +204,23 @@ def _difference(said: Any, own: Any, is_figure: bool, is_text: bool) -> str:
     return "" if said == texts else f"is {shown_text(said)} here, and {shown_text(own)} by the file"
 
 
-def check_system(
-    folder: Path,
-    files: Sequence[str],
-    points: Sequence[CheckedPoint],
-    records: Sequence[Record],
-    findings: Findings,
-) -> Any:
-    """Refuse a system.json that says anything else than results and records; return its servers.
+def check_system(opened: OpenedBundle, points: Sequence[CheckedPoint], records: Sequence[Record]) -> None:
+    """Refuse a system.json that says anything else than results and records, and a README that does.
 
     Of which series each fact is, and in which order, does not count.
     """
-    try:
-        if SYSTEM not in files:
-            raise UserError("is missing")
-        servers = read_json(folder / SYSTEM, is_strict=True)["servers"]
+    findings = opened.findings
+    with findings.refusing(SYSTEM, "system", "does not describe servers"):
+        servers = read_json(opened.place(SYSTEM), is_strict=True)["servers"]
         said, own = (
             _system_facts(one)
             for one in (servers, system_of([*(p.run for p in points), *records])["servers"])
         )
-    except UserError as error:
-        findings.refuse(SYSTEM, "system", str(error))
-    except DAMAGE as error:
-        findings.refuse(SYSTEM, "system", f"does not describe servers: {reason_of(error)}")
-    else:
-        is_all = len(points) == sum(file.startswith("results/") and file.endswith(".hdf5") for file in files)
-        more = said - own if is_all else set()
+        more = said - own if len(points) == len(opened.results) else set()
         for words, facts in (("does not have", own - said), ("says what no result does:", more)):
             findings.refuse(SYSTEM, "system", *(f"{words} {' '.join(fact)}" for fact in sorted(facts)))
-        return servers
+        with findings.refusing(README, "report"):
+            check_readme(opened, servers)
 
 
 def _system_facts(servers: Any) -> set[tuple[str, ...]]:
@@ -273,21 +242,12 @@ def _system_facts(servers: Any) -> set[tuple[str, ...]]:
     return found
 
 
-def check_readme(
-    folder: Path, files: Sequence[str], manifest: Manifest, servers: Any, findings: Findings
-) -> None:
+def check_readme(opened: OpenedBundle, servers: Any) -> None:
     """Refuse a README.md that says something else than this release writes of such a bundle."""
-    try:
-        if README not in files:
-            raise UserError("is missing")
-        said, own = read_text(folder / README), readme(manifest, servers)
-    except UserError as error:
-        findings.refuse(README, "report", str(error))
-    except DAMAGE:
-        return  # for what is wrong with system.json
-    else:
-        pairs = zip_longest(said.splitlines(), own.splitlines(), fillvalue="")
-        for line, expected in [pair for pair in pairs if pair[0] != pair[1]][:1]:
-            what = f"says '{shown_text(line)}', and its manifest and system.json '{shown_text(expected)}'"
-            is_own = manifest.project_version == VERSION
-            (findings.refuse if is_own else findings.warn)(README, "report", what)
+    manifest, findings = opened.manifest, opened.findings
+    said, own = read_text(opened.place(README)), readme(manifest, servers)
+    pairs = zip_longest(said.splitlines(), own.splitlines(), fillvalue="")
+    for line, expected in [pair for pair in pairs if pair[0] != pair[1]][:1]:
+        what = f"says '{shown_text(line)}', and its manifest and system.json '{shown_text(expected)}'"
+        is_own = manifest.project_version == VERSION
+        (findings.refuse if is_own else findings.warn)(README, "report", what)

@@ -66,6 +66,10 @@ REQUESTS: Mapping[str, tuple[Callable[[Request], Collection[Any]], Callable[[Che
     "payload": (lambda r: [r.columns], lambda p: p.series.payload),
     "filter": (lambda r: r.filters or [""], lambda p: p.series.filter),
     "post_filter": (lambda r: [r.post_filter], lambda p: p.series.post_filter),
+    "warmup": (
+        lambda r: [str(r.warmup)] if r.warmup else ["auto", "off", None],
+        lambda p: p.attrs.get("warmup"),
+    ),
     "duration": (lambda r: [r.duration], lambda p: p.number("asked_duration")),
     # Containers on tiers that have too little memory for all of them are measured one after the other.
     "rounds": (

@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from itertools import product
@@ -20,9 +20,10 @@ from ann_benchmarks.results.file import result_path
 from ann_benchmarks.run.command_line import CommandLine
 from ann_benchmarks.run.request import read_request
 
+from ..files import EXPERIMENT
 from ..manifest import PUBLISHED, Manifest
 from .curves import curves_of
-from .points import CheckedPoint
+from .points import CheckedPoint, OpenedBundle
 from .rules import Findings
 
 EXPERIMENTS = shared("experiments")
@@ -82,7 +83,7 @@ def expected_steps(folder: Path, manifest: Manifest) -> list[Expected]:
     """Return what the bundle is to hold; UserError where its experiment is not one of the project's."""
     if manifest.experiment is None:
         return [Expected()]
-    own = YamlFile(folder / "experiment.yml", "an experiment").content
+    own = YamlFile(folder / EXPERIMENT, "an experiment").content
     name = manifest.experiment.removesuffix("-mini") if manifest.mini else manifest.experiment
     known = EXPERIMENTS / f"{name}.yml"
     if not known.is_file() or YamlFile(known, "an experiment").content != own:
@@ -129,42 +130,31 @@ def _servers_text(series: Series) -> str:
     return "-".join(series.parts("servers"))
 
 
-def check_complete(
-    folder: Path,
-    manifest: Manifest,
-    points: Sequence[CheckedPoint],
-    files: Collection[str],
-    findings: Findings,
-) -> None:
+def check_complete(opened: OpenedBundle, points: Sequence[CheckedPoint]) -> None:
     """Refuse a published division that lacks points, or has arguments that no run group has.
 
-    `files` are those of the bundle: a result among them that cannot be judged is not missing.
+    A result that cannot be judged is not missing.
     """
+    manifest, findings = opened.manifest, opened.findings
     if manifest.experiment is None:  # the steps of one have numbers of clients of their own
         check_clients_alike(points, findings, manifest.division == PUBLISHED)
     if manifest.division != PUBLISHED:
         return
-    try:
-        steps = expected_steps(folder, manifest)
-    except UserError as error:
-        findings.refuse("experiment.yml", "division", str(error))
-        return
-    curves = list(curves_of(points))
-    for curve in curves:
-        _check_curve(curve, steps, files, findings)
-    for step in steps:
-        for dataset, what in missing_series(step, [curve[0] for curve in curves]):
-            findings.refuse(f"results/{dataset}", "complete", what)
+    with findings.refusing(EXPERIMENT, "division"):
+        steps, curves = expected_steps(opened.folder, manifest), list(curves_of(points))
+        for curve in curves:
+            _check_curve(curve, steps, opened)
+        for step in steps:
+            for dataset, what in missing_series(step, [curve[0] for curve in curves]):
+                findings.refuse(f"results/{dataset}", "complete", what)
 
 
-def _check_curve(
-    curve: Sequence[CheckedPoint], steps: Sequence[Expected], files: Collection[str], findings: Findings
-) -> None:
+def _check_curve(curve: Sequence[CheckedPoint], steps: Sequence[Expected], opened: OpenedBundle) -> None:
     """Compare the points of a curve with the step that has the most of them.
 
     Points at a recall have searched for their own query arguments, and no others are expected beside them.
     """
-    first = curve[0]
+    first, findings = curve[0], opened.findings
     targets = {point.target for point in curve}
     searched = [[f"target_recall={target:g}"] for target in targets if target is not None]
     are_given = None in targets
@@ -187,7 +177,7 @@ def _check_curve(
     for file in sorted(have.difference(*expected)):
         findings.refuse(file, "division", "has arguments that no run group has")
     best = max(expected, key=lambda names: (len(have & names), -len(names)))
-    for file in sorted(best - have - {*files}):
+    for file in sorted(best - have - {*opened.files}):
         findings.refuse(file, "complete", "is missing from its curve")
 
 

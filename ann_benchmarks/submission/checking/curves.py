@@ -3,7 +3,6 @@
 Each function yields the file that is wrong, and what is wrong with it.
 """
 
-import hashlib
 import json
 import math
 import re
@@ -12,24 +11,19 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ann_benchmarks.common.errors import shown
 from ann_benchmarks.common.text import from_json
 from ann_benchmarks.results.environment import MEMORY, MEMORY_SLACK
 from ann_benchmarks.results.measurement import CHAIN, MARK, ROUNDS, TURNS, chain_of
-from ann_benchmarks.statistics.intervals import FEWEST_RUNS
 
 from ..contents import MACHINE, SETTINGS, SOFTWARE
-from .expected import CLOCK, has_server
+from .expected import CLOCK
 from .points import CheckedPoint
 from .relations import file_names, spans
+from .servers import has_server
 
 OF_BUILDS = ("maintenance_work_mem", "max_parallel_maintenance_workers")  # follow from the index
 FREE_DISK = "max_wal_size"  # embedded servers choose by it, another one at each start
-FEWEST = 64  # latencies; as many in the same order, or of the same values, are of one measurement
-NEAR, NEAREST = 1e-3, 1e-6  # relative: in all of a distribution, and in all of a few runs
-PIECES = 32  # of a run, whose order by their mean latency identifies it
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 Problems = Iterator[tuple[str, str]]
 Points = Sequence[CheckedPoint]
@@ -172,49 +166,6 @@ def repeated(points: Points) -> Problems:
                 yield point.file, f"is the same point as {other}"
 
 
-class Copies:
-    """Finds points that are others again, scaled, shuffled or moved in time."""
-
-    def __init__(self) -> None:
-        self._same: dict[tuple[str, object], str] = {}
-        self._alike: dict[tuple[str, int], list[tuple[np.ndarray, str]]] = defaultdict(list)
-
-    def problems(self, point: CheckedPoint) -> Iterator[str]:
-        """Yield in what a point with its arrays is one of those before it."""
-        times, counts = point.times, point.counts
-        same: list[tuple[object, str]] = [
-            (one, "has a run that began at the very time of one of") for one in point.numbers("run_started")
-        ]
-        alike = list[tuple[np.ndarray, float, str]]()
-        if len(times) >= FEWEST and len(np.unique(times)) >= FEWEST:
-            # No factor changes the order of the pieces of a run by their means, nor the shape of all.
-            pieces = [np.mean(piece) for piece in np.array_split(times, PIECES)]
-            same.append((_digest(np.argsort(pieces)), "has latencies in the order of those of"))
-            shape = np.quantile(times, np.linspace(0, 1, FEWEST)) / times.mean()
-            alike.append((shape, NEAR, "has latencies distributed as those of"))
-        if np.count_nonzero(counts) >= PIECES:
-            same.append((_digest(counts), "has the histogram of"))
-        for name in ("run_seconds", "run_p50"):
-            values = np.array(point.numbers(name))
-            if len(values) >= FEWEST_RUNS and len(np.unique(values)) == len(values):
-                alike.append(
-                    (values / values.mean(), NEAREST, f"has runs that compare (by {name}) as those of")
-                )
-        for mark, what in same:
-            if (other := self._same.setdefault((what, mark), point.file)) != point.file:
-                yield f"{what} {other}"
-        for values, tolerance, what in alike:
-            before = self._alike[what, len(values)]
-            known = np.array([one for one, _ in before]).reshape(-1, len(values))
-            for place in np.flatnonzero((np.abs(known - values) <= tolerance * values).all(axis=1))[:1]:
-                yield f"{what} {before[place][1]}"
-            before.append((values, point.file))
-
-
-def _digest(values: np.ndarray) -> str:
-    return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()
-
-
 def swapped(points: Points) -> Problems:
     """Yield files whose arguments another one describes, and not their own description.
 
@@ -247,13 +198,21 @@ def _numbers(text: str) -> set[str]:
 
 
 def overlapping(points: Points) -> Problems:
-    """Yield points that were measured on one machine at the same time as another."""
-    end, holder = -math.inf, ""
-    for start, stop, file in sorted((*span, point.file) for point in points for span in spans(point)):
-        if start < end - CLOCK and file != holder:
-            yield file, f"was measured while {holder} was"
-        if stop > end:
-            end, holder = stop, file
+    """Yield points that were measured on one machine at the same time as another, or as another race."""
+    wholes = dict[str, tuple[float, float, str]]()
+    for point in points:
+        begun, ended = point.moment("started_at"), point.moment("ended_at")
+        if begun is not None and ended is not None:
+            start, stop, _ = wholes.get(race := str(point.attrs.get(MARK, point.file)), (begun, ended, ""))
+            wholes[race] = min(start, begun), max(stop, ended), point.file
+    runs = [(*span, point.file) for point in points for span in spans(point)]
+    for every in (runs, wholes.values()):
+        end, holder = -math.inf, ""
+        for start, stop, file in sorted(every):
+            if start < end - CLOCK and file != holder:
+                yield file, f"was measured while {holder} was"
+            if stop > end:
+                end, holder = stop, file
 
 
 def out_of_turn(points: Points) -> Problems:

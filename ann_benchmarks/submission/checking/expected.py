@@ -3,16 +3,10 @@
 import math
 import re
 from collections.abc import Mapping
-from functools import cache
-from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.common.layout import DEFINITIONS_FOLDER
-from ann_benchmarks.common.numbers import byte_size
-from ann_benchmarks.definitions.configs import read_configs
 from ann_benchmarks.fields.rows import OWN_DRIVER
-from ann_benchmarks.fields.series import Series
 from ann_benchmarks.load.request import QUERIES_A_CLIENT
 from ann_benchmarks.measure.filtering import filter_figures
 from ann_benchmarks.measure.observed import SPENT
@@ -21,11 +15,11 @@ from ann_benchmarks.statistics.intervals import mean_interval, share_interval
 from ann_benchmarks.statistics.percentiles import EFFECTIVE_SIZE, PERCENTILES, QUERIES
 
 from .points import CheckedPoint
+from .rules import INF, NOTHING, ROUNDING, SAME, Expected, closely, near
+from .servers import has_server
 
-SAME = 2e-5  # relative: latencies are stored in single precision
 CLOSE = 1e-6  # of shares
 BUCKET = 1e-6  # relative width about an edge, within which a latency may lie on either side
-ROUNDING = 1e-9  # of a share of rows
 CLOCK = 2.0  # s, that a clock is set by meanwhile; times of day are stored in whole seconds
 UNEQUAL, UNEQUAL_SECONDS = 0.9, 0.1  # share and s of the duration that runs last at least
 APART = 0.01  # relative: what is interpolated, and queries at the ends of runs
@@ -34,67 +28,11 @@ SHARE_SLACK = 1.5  # of a share of CPU at a rate, whose lead-in does not count
 LEAST_CPU = {OWN_DRIVER: 5e-6, "pgbench": 1e-6}  # s of a client for a query, whatever machine it has
 UNLIKELY = 6.0  # standard deviations of a Poisson process
 PART, PART_SECONDS = 0.01, 0.05  # by which a build is not the sum of its parts
-OFF, LEAST_OFF = 0.01, 2 << 20  # share and bytes of a tier's memory that are not corrected while it works
-INF = math.inf
 DENSE = ("euclidean", "angular", "hamming")  # metrics
 BITS_OF_KIB = 8 << 10  # a vector has a bit of each dimension at least
-MEGABYTE = 10**6  # of bandwidths
-UNITS = {"iops": 1, "MBps": MEGABYTE}
-# Operations and bytes per second of the disks that have names.
-LIMITS = {"gp3": (3_000, 125 * MEGABYTE), "gp3-16k": (16_000, 1_000 * MEGABYTE), "nvme": (None, None)}
-_LIMIT = re.compile(r"(\d+)(iops|MBps)")
-MEMORY = re.compile(r"(?:sb(\d+[MG]B)-)?ram(\d+[MG]B|all)")  # shared_buffers and RAM in the name of a tier
-
-# What an attribute can be: from the least to the most, one of several, or what a list has.
-Expected = tuple[float, float] | set[Any] | list[float]
-NOTHING: set[Any] = set()  # of an attribute that must not be there
-
-
-@cache
-def server_algorithms() -> frozenset[str]:
-    """Return the algorithms of this release that a PostgreSQL server answers for."""
-    return frozenset(
-        entry["name"]
-        for config in read_configs(DEFINITIONS_FOLDER)[0]
-        if "postgres" in (config.path.parent / "module.py").read_text(encoding="utf-8")
-        for metrics in config.entries.values()
-        for listed in metrics.values()
-        for entry in listed
-    )
-
-
-def has_server(point: CheckedPoint) -> bool:
-    """Whether a PostgreSQL server has answered: its algorithm needs one, or it says so."""
-    says_so = {"server", "postgres_version"} & point.attrs.keys()
-    return bool(says_so) or point.series.algorithm in server_algorithms()
-
-
-def limits_of(disk: str) -> tuple[int | None, int | None]:
-    """Return the operations and bytes per second of a disk by its name, such as gp3 or 3000iops-125MBps."""
-    if disk in LIMITS:
-        return LIMITS[disk]
-    rates = {unit: int(number) * UNITS[unit] for number, unit in _LIMIT.findall(disk)}
-    return rates.get("iops"), rates.get("MBps")
-
-
-def tier_name(series: Series) -> str:
-    """Return what results call the tier of a series, such as 2GB:8GB+4cpus+gp3."""
-    named = MEMORY.fullmatch(series.tier_memory)
-    cpus = "" if series.tier_cpus is None else f"{series.tier_cpus}cpus"
-    parts = [part for part in (cpus, series.tier_disk) if part]
-    if named or not parts:
-        parts.insert(0, f"{named[1] or 'all'}:{named[2]}" if named else "all:all")
-    return "+".join(parts)
-
-
-def near(value: float, by: float) -> tuple[float, float]:
-    """Return what differs by so much at most."""
-    return value - by, value + by
-
-
-def closely(value: float, by: float = SAME) -> tuple[float, float]:
-    """Return what differs by a share of it at most."""
-    return near(value, by * abs(value))
+HALF_OF_FLOAT = 16  # bits, as numbers may be compressed
+POINTER_BYTES = 6  # from an index to a row
+INDEX = re.compile(r"CREATE INDEX [^;]* USING (?!btree|gin|hash)")  # of vectors
 
 
 def chance(arrivals: float) -> float:
@@ -257,42 +195,21 @@ def client_figures(p: CheckedPoint) -> Mapping[str, Expected]:
     least, most = (share * p[name] for name in ("active_seconds", "asking_seconds"))
     has = p["clients"] * (CPU_SLACK * p["asking_seconds"] + TICKS) / sent if has_server(p) else INF
     fewest = LEAST_CPU.get(p.series.driver, 0.0)
-    return {"client_cpu_seconds_per_query": (max(least / slack, fewest), min(most * slack, has))}
-
-
-def tier_facts(p: CheckedPoint) -> Mapping[str, Expected]:
-    """Return what follows from the name of a tier."""
-    found: dict[str, Expected] = {"tier": {tier_name(p.series)}}
-    if (named := MEMORY.fullmatch(p.series.tier_memory)) and named[1]:
-        # What is stored of the server itself is of all shards, or replicas, together.
-        several, size = p.series.shards or p.series.replicas or 1, byte_size(named[1])
-        found |= {"tier_shared_buffers": {size}, "shared_buffers": {several * size}}
-    limits = zip(("tier_iops", "tier_bandwidth"), limits_of(p.series.tier_disk), strict=True)
-    return found | {name: {limit} if limit else NOTHING for name, limit in limits}
-
-
-def tier_memory(p: CheckedPoint) -> Mapping[str, Expected]:
-    """Return what follows from the memory that a tier is named by."""
-    named = MEMORY.fullmatch(p.series.tier_memory)
-    size = byte_size(named[2]) if named else 0
-    had = near(size, max(OFF * size, LEAST_OFF))
-    name = "tier_available" if "tier_available" in p.attrs else "tier_available_at_start"
-    return {"tier_ram": {size}, name: had}
-
-
-def shard_figures(p: CheckedPoint) -> Mapping[str, Expected]:
-    """Return what follows from the rows of shards."""
-    probes, ordered, rows = p.series.shard_probes or 0, sorted(p.numbers("shard_rows")), p.facts.rows
-    asked = near(sum(ordered[:probes]) / rows, ROUNDING)[0], near(sum(ordered[-probes:]) / rows, ROUNDING)[1]
-    return {"searched_rows_share": asked} if probes else {}
+    warmed = p["warmup_queries"] * p.edges[0] * (1 - BUCKET) / p["clients"]
+    return {"client_cpu_seconds_per_query": (max(least / slack, fewest), min(most * slack, has)),
+            "warmup_seconds": (warmed, INF)}  # fmt: skip
 
 
 def dataset_facts(p: CheckedPoint) -> Mapping[str, Expected]:
     """Return what follows from the dataset."""
     found: dict[str, Expected] = {"dataset": {p.dataset}, "distance": {p.facts.metric},
                                   "rows": near(p.facts.rows, 0.5), "scanned_share": (0.0, 1.0)}  # fmt: skip
-    if p.facts.metric in DENSE and "sparsevec" not in str(p.attrs.get("build_sql")):
-        found["table_size"] = (p.facts.rows * p.facts.dimension / BITS_OF_KIB, INF)
+    sql = str(p.attrs.get("build_sql"))
+    if p.facts.metric in DENSE and "sparsevec" not in sql:
+        bits = HALF_OF_FLOAT if "embedding vector(" in sql else 1
+        found["table_size"] = (p.facts.rows * p.facts.dimension * bits / BITS_OF_KIB, INF)
+    if INDEX.search(sql):
+        found["index_size"] = (p.facts.rows * POINTER_BYTES / 1024, INF)
     if p.truth.matches is not None:
         found["selectivity"] = near(float(p.truth.matches.mean()) / p.facts.rows, ROUNDING)
     return found

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.text import clean_text, from_json
 from ann_benchmarks.common.yaml_file import YamlFile
 from ann_benchmarks.fields.series import Series, series_of, stored_series
-from ann_benchmarks.monitoring.stored import read_monitoring
+from ann_benchmarks.monitoring.stored import GROUP
 from ann_benchmarks.pricing.prices import PriceList, read_prices
 from ann_benchmarks.results.file import RESULT_FORMAT, Result, read_more, read_result, truth_mark
 from ann_benchmarks.results.measurement import Measurement
@@ -24,12 +24,13 @@ from ann_benchmarks.results.runs import Run, judged
 
 from ..files import EXPERIMENT, PRICES
 from ..manifest import MANIFEST, BundledDataset, Manifest, read_manifest
-from .reading import check_folder, contradictions, opened_file
+from .reading import check_folder, contradictions, opened_file, sampled_totals
 from .rules import MEASURE, REWRITE, Findings
 from .truth import Neighborhood, read_truths
 
 MOST_ANSWERS = 1 << 28  # numbers in one file
 HISTOGRAM = ("latency_histogram_edges", "latency_histogram")
+ARRAYS = {"times", "neighbors", "distances", *HISTOGRAM, GROUP}
 RECORD = ".workload.json"
 SECONDS = 1e-12, 1e9  # between which those of a query are, so that their squares are numbers
 STATED = ("qps_mean",)  # attributes that metrics would take in place of the raw data
@@ -170,6 +171,12 @@ class OpenedBundle:
     findings: Findings
     prices: PriceList | None = None
 
+    def place(self, file: str) -> Path:
+        """Return where one of its files is; UserError if it is not there."""
+        if file not in self.files:
+            raise UserError("is missing")
+        return self.folder / file
+
     @property
     def results(self) -> list[str]:
         """The files of measured points."""
@@ -197,20 +204,21 @@ def open_bundle(folder: Path, findings: Findings) -> OpenedBundle | None:
     if manifest.mini and not str(manifest.experiment).endswith("-mini"):
         findings.refuse(MANIFEST, "manifest", "is a miniature of an experiment that it does not name")
     files = check_folder(folder, manifest, findings)
+    if (EXPERIMENT in files) != (manifest.experiment is not None):
+        what = f"{EXPERIMENT} is {'not ' * (EXPERIMENT not in files)}there"
+        findings.refuse(MANIFEST, "manifest", f"names the experiment {manifest.experiment}, and {what}")
     for number, claim in enumerate(manifest.claims, 1):
         if claim.file not in files:
             what = f"claim {number} rests on {claim.file}, which is not in the bundle"
             findings.refuse(MANIFEST, "claims", what)
     truths = read_truths(folder, manifest, files, findings)
     prices = None
-    try:
+    with findings.refusing(PRICES, "readable"):
         prices = read_prices(folder / PRICES) if PRICES in files else None
+    with findings.refusing(EXPERIMENT, "readable"):
         if EXPERIMENT in files:
             experiment = YamlFile(folder / EXPERIMENT, "an experiment")
             experiment.mapping((), experiment.content, "an experiment", required=["title", "steps"])
-    except UserError as error:
-        file, _, text = str(error).removeprefix(f"{folder}/").partition(":")
-        findings.refuse(file, "readable", text.strip())
     return OpenedBundle(folder, manifest, files, truths, findings, prices)
 
 
@@ -226,6 +234,8 @@ def _opened_point(bundle: OpenedBundle, file: str) -> CheckedPoint | None:
     try:
         with opened_file(path) as opened:
             twice = contradictions(opened)
+            if surplus := sorted({*opened} - ARRAYS):
+                raise UnjudgedError("readable", f"has '{shown(surplus[0])}', which no result has")
         result, histogram = read_result(path), read_more(path, *HISTOGRAM) or [_NONE, _NONE]
         point = judge_point(bundle, file, result, histogram)
         return point and replace(point, twice=twice, sampled=sampled_totals(path))
@@ -276,14 +286,3 @@ def judge_point(
     edges, counts = histogram
     arrays = times, result.neighbors, distances, m.recalls, edges, counts
     return CheckedPoint(file, run, attrs, facts, truth, *arrays)
-
-
-def sampled_totals(path: Path) -> dict[str, float] | None:
-    """Return what monitoring has sampled in the phase in which a point was measured, None without any."""
-    if (sampled := read_monitoring(path)) is None:
-        return None
-    measured = [part for phase, part in sampled.stretches() if phase == "measure"]
-    commits = sampled.columns.get("postgresql.commits", np.zeros(len(sampled.seconds)))
-    spans = [(np.diff(sampled.seconds[part]), commits[part][1:]) for part in measured]
-    return {"seconds": float(sum(seconds.sum() for seconds, _ in spans)),
-            "commits": float(sum(np.nansum(seconds * rates) for seconds, rates in spans))}  # fmt: skip

@@ -16,6 +16,7 @@ from h5py import h5a
 from ann_benchmarks.common.errors import UserError, one_line
 from ann_benchmarks.common.hdf5 import is_of_numbers, lacking, open_hdf5_file
 from ann_benchmarks.common.text import DAMAGE, from_json, reason_of
+from ann_benchmarks.monitoring.stored import read_monitoring
 from ann_benchmarks.results.attributes import ALL, LONGEST_TEXT, plain_attributes
 
 from ..files import path_problem, sha256_of
@@ -177,3 +178,18 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, int | float) and isinstance(other, int | float):
         return abs(one - other) <= SAME * max(abs(one), abs(other))
     return bool(one == other)
+
+
+def sampled_totals(path: Path) -> dict[str, float] | None:
+    """Return what monitoring has sampled while a point was measured, None without any; rates are per s."""
+    if (sampled := read_monitoring(path)) is None:
+        return None
+    measured = [part for phase, part in sampled.stretches() if phase == "measure"]
+    commits = sampled.columns.get("postgresql.commits", np.zeros(len(sampled.seconds)))
+    spans = [(np.diff(sampled.seconds[part]), commits[part][1:]) for part in measured]
+    built = [sampled.seconds[part] for phase, part in sampled.stretches() if phase in ("load", "build")]
+    return {"seconds": float(sum(seconds.sum() for seconds, _ in spans)),
+            "build": float(sum(seconds[-1] - seconds[0] for seconds in built)),
+            "commits": float(sum(np.nansum(seconds * rates) for seconds, rates in spans)),
+            "fastest": max((float(np.nanmax(rates, initial=0)) for _, rates in spans), default=0.0),
+            "longest": max((float(seconds.max(initial=0)) for seconds, _ in spans), default=0.0)}  # fmt: skip

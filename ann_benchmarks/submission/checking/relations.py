@@ -11,7 +11,6 @@ import numpy as np
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.text import from_json
-from ann_benchmarks.definitions.servers import ROUTED
 from ann_benchmarks.fields.rows import FIELDS
 from ann_benchmarks.load.request import Objective
 from ann_benchmarks.results.file import LONGEST_NAME, result_path
@@ -19,16 +18,22 @@ from ann_benchmarks.results.remarks import RECALL_CHANGED
 
 from ..files import remove_brackets
 from .commands import command_problems
-from .expected import BUCKET, CLOCK, CLOSE, SAME
+from .expected import BUCKET, CLOCK, CLOSE
 from .points import CheckedPoint
+from .rules import SAME
+from .servers import server_problems
 
 FEW = 20  # latencies that may be equal by chance; pgbench counts microseconds
 MANY = 1000
 MOST_SECONDS = 1e5  # of a query
 WAITING = 0.25  # of the time, by which clients of other runs may have waited longer
+SAMPLES = 8  # in a run, for one to be surely of it alone
+LONGEST_BUILD, BESIDE_BUILD = 1.5, 10.0  # of the seconds of a build, and s beside it, that are sampled
+FASTEST = 1.25  # times the rate of the fastest sample, which a run may have had
 ROUNDING = 1e-6
 MICROSECOND = 1e-6
 RELEASES = {"pgvector": "vector_version", "vchord": "vchord_version", "pgvectorscale": "vectorscale_version"}
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 LISTS = ("run_seconds", "run_started", "run_recalls", "run_p50")
 Problems = Iterator[str]
 
@@ -129,7 +134,7 @@ def spans(point: CheckedPoint) -> list[tuple[float, float]]:
 
 
 def sampled_problems(point: CheckedPoint) -> Problems:
-    """Yield where the samples of monitoring are of less work: of seconds, or of transactions of one server.
+    """Yield where the samples of monitoring are of other work: of seconds, or of transactions of one server.
 
     A server counts the transactions of a connection once a second.
     """
@@ -141,10 +146,19 @@ def sampled_problems(point: CheckedPoint) -> Problems:
     asking, number = point["asking_seconds"], point["latency_queries"]
     if sampled["seconds"] < asking * (1 - SAME) - CLOCK:
         yield f"sent queries for {asking:.6g} s, and its monitoring has sampled {sampled['seconds']:.6g} s"
+    parts = ("build_time", "attribute_index_build_time", "clustering_time")
+    built = sum(point.number(name) or 0.0 for name in parts)
+    if sampled["build"] > LONGEST_BUILD * built + BESIDE_BUILD and not point.series.parts("servers"):
+        yield f"says build_time {built:.6g}, and its monitoring has sampled {sampled['build']:.6g} s of it"
     is_plain = point.attrs.get("server") in ("embedded", "installed") and not point.series.parts("servers")
     if is_plain and sampled["commits"] < number * (1 - 2 * CLOCK / max(asking, 2 * CLOCK)):
         commits = f"{sampled['commits']:,.0f} transactions"
         yield f"has {number:,.0f} latencies, and its monitoring has counted {commits}"
+    # Of a run that is as long as several samples, one is of it alone.
+    is_seen, rate = asking > SAMPLES * sampled["longest"] * point["run_count"], 1 / point["best_search_time"]
+    if is_plain and is_seen and rate > FASTEST * sampled["fastest"]:
+        commits = f"{sampled['fastest']:,.0f} transactions/s at most"
+        yield f"answered {rate:,.0f} queries/s, and its monitoring has counted {commits}"
 
 
 def driver_problems(point: CheckedPoint) -> Problems:
@@ -162,6 +176,16 @@ def series_problems(point: CheckedPoint) -> Problems:
     if (said := attrs.get("algo")) != series.label:
         yield f"says algo '{said}', and its series is '{series.label}'"
     yield from field_problems(point)
+    given, in_force = (
+        from_json(attrs.get(name), dict[str, Any]()) for name in ("given_settings", "settings")
+    )
+    rest = series.settings
+    for name, value in given.items():
+        is_named, rest = f"{name}={value}" in rest, rest.replace(f"{name}={value}", "")
+        if is_named and str(value).isalpha() and in_force.get(name, value) != value:
+            yield f"its series has {name}={value}, and {in_force[name]} was in force"
+    if rest.strip():
+        yield f"its series has the settings {series.settings}, and it says given_settings {given}"
     read = [point.number(f"{what}_blocks_read_per_query") for what in ("index", "table")]
     if series.is_cold and attrs.get("caches_dropped") and None not in read and not any(read):
         yield "its server has read no block in its runs, and its series is cold"
@@ -193,21 +217,6 @@ def field_problems(point: CheckedPoint) -> Problems:
             yield f"says {name} {said}, and its series '{expected or ''}'"
 
 
-def server_problems(point: CheckedPoint) -> Problems:
-    """Yield in what a point was measured on other shards or replicas than its series says."""
-    series, sizes, rows = point.series, point.numbers("shard_rows"), point.facts.rows
-    count, probes, queries = series.shards or 0, series.shard_probes, point.numbers("replica_queries")
-    on = f"{series.shards or 'no'} shards asked by '{series.shard_engine}'"
-    if (series.shards is None) != (series.shard_engine == ""):
-        yield f"has a series of {on}"
-    elif (probes is None) == (series.shard_engine == ROUTED) or not 0 < (probes or 1) <= max(count, 1):
-        yield f"has a series of {on}, {probes} of them"
-    elif sizes and (len(sizes) != count or sum(sizes) != rows):
-        yield f"says {sum(sizes):,.0f} rows of {len(sizes)} shards, and has {rows:,} on {on}"
-    if queries and point.series.clients is not None and sum(queries) < len(point.times):
-        yield f"has {len(point.times):,} latencies, and its replicas had {sum(queries):,.0f} queries"
-
-
 def name_problems(point: CheckedPoint) -> Problems:
     """Yield where the name of a file is not made of its build arguments and what it was searched for."""
     build, target = point.build_arguments, point.target
@@ -229,6 +238,10 @@ def file_names(build: list[object], *others: object) -> list[str]:
     return [path.name.removesuffix(".hdf5") for path in paths]
 
 
+def _differ(setting: object, value: object) -> bool:
+    return not math.isclose(float(str(setting)), float(str(value)), rel_tol=ROUNDING)
+
+
 def target_problems(point: CheckedPoint) -> Problems:
     """Yield what was searched for and is not there: a recall, a query argument, a latency."""
     target = point.number("target_recall")
@@ -236,12 +249,17 @@ def target_problems(point: CheckedPoint) -> Problems:
     if target is not None and point.recall < target - RECALL_CHANGED:
         yield f"was searched for a recall of {target:g}, and its answers have {point.recall:.6g}"
     parameter, value = point.attrs.get("target_parameter"), point.number("target_value")
+    described = dict(re.findall(r"(\w+)=([\d.]+)", str(point.attrs.get("name"))))
+    sent = dict(re.findall(r"SET (\w+\.\w+) = '([\d.]+)'", str(point.attrs.get("query_sql"))))
     for name, setting in from_json(point.attrs.get("settings"), dict[str, Any]()).items():
-        if value is None or name.rpartition(".")[2] != parameter or "." not in name:
+        if "." not in name or not _NUMBER.fullmatch(str(setting)):
             continue
-        is_number = re.fullmatch(r"-?\d+(\.\d+)?", str(setting))
-        if is_number and abs(float(setting) - value) > ROUNDING * abs(value):
+        last = name.rpartition(".")[2]
+        if value is not None and last == parameter and _differ(setting, value):
             yield f"says that {parameter}={value:g} was found, and its session had {name} {setting}"
+        for said, stated in (("name", described.get(last)), ("query_sql", sent.get(name))):
+            if stated and _NUMBER.fullmatch(stated) and _differ(setting, stated):
+                yield f"says {name} {stated} ({said}), and its session had {setting}"
     if not (text := point.series.objective):
         return
     try:

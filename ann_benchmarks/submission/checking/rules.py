@@ -1,10 +1,15 @@
 """The rules that a bundle keeps, by the short names that findings cite; docs/rules.md explains each."""
 
+import math
+import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
-from ann_benchmarks.common.errors import one_line
+from ann_benchmarks.common.errors import UserError, one_line
 from ann_benchmarks.common.numbers import counted
+from ann_benchmarks.common.text import DAMAGE, reason_of
 
 REWRITE, MEASURE, RESTORE = "write the bundle again", "measure the point again", "restore the file"
 # A name in brackets stands in every finding, and in a row of docs/rules.md that says what the rule asks. What
@@ -27,6 +32,22 @@ RULES = {
 }
 LONGEST = 500  # characters of what is wrong, which may quote a file
 MOST_OF_A_RULE = 20  # findings of one rule in one file that are written out
+SAME = 2e-5  # relative: latencies are stored in single precision
+ROUNDING = 1e-9  # of a share of rows
+INF = math.inf
+# What an attribute can be: from the least to the most, one of several, or what a list has.
+Expected = tuple[float, float] | set[Any] | list[float]
+NOTHING: set[Any] = set()  # of an attribute that must not be there
+
+
+def near(value: float, by: float) -> tuple[float, float]:
+    """Return what differs by so much at most."""
+    return value - by, value + by
+
+
+def closely(value: float, by: float = SAME) -> tuple[float, float]:
+    """Return what differs by a share of it at most."""
+    return near(value, by * abs(value))
 
 
 @dataclass(frozen=True, order=True)
@@ -55,6 +76,19 @@ class Findings:
         """Refuse the bundle for each of several problems of a file."""
         for problem in problems:
             self._add(RuleFinding(file, rule, one_line(problem, LONGEST), True, advice or RULES[rule]))
+
+    @contextmanager
+    def refusing(
+        self, file: str, rule: str, damaged: str = "cannot be read", advice: str = ""
+    ) -> Iterator[None]:
+        """Refuse a file for what is raised: for what a UserError says, or as `damaged`."""
+        try:
+            yield
+        except UserError as error:
+            # The file's place on this machine, with which readers begin, is not said.
+            self.refuse(file, rule, re.sub(rf"^\S*{re.escape(file)}:? ", "", str(error)), advice=advice)
+        except DAMAGE as error:
+            self.refuse(file, rule, f"{damaged}: {reason_of(error)}", advice=advice)
 
     def warn(self, file: str, rule: str, *problems: str) -> None:
         """Say what a reviewer should know."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -77,24 +78,19 @@ def read_truths(
         for filter_set in ("", *dataset.filters):
             path = truth_name(name, filter_set)
             expected.add(path)
-            if path not in files:
-                findings.refuse(path, "truth", "is missing")
-                continue
-            try:
+            with findings.refusing(path, "truth", advice=OWN):
+                if path not in files:
+                    raise UserError("is missing")
                 truth, facts = _read_truth(folder / path, dataset, filter_set)
-            except UserError as error:
-                findings.refuse(path, "truth", str(error), advice=OWN)
-                continue
-            own = {"name": name, "fingerprint": truth_mark(truth.distances)}
-            own |= {fact: getattr(dataset, fact) for fact in FACTS} | (
-                {"filter": filter_set} if filter_set else {}
-            )
-            for fact, value in own.items():
-                if (said := facts.get(fact, value)) != value:
-                    findings.refuse(path, "dataset", f"says {fact} {shown(said)}, which is {shown(value)}")
-            if problem := next(_truth_problems(truth, dataset, found.get((name, ""))), None):
-                findings.refuse(path, "truth", problem, advice=OWN)
-            else:
+                own = {"name": name, "fingerprint": truth_mark(truth.distances)}
+                own |= {fact: getattr(dataset, fact) for fact in FACTS}
+                own |= {"filter": filter_set} if filter_set else {}
+                for fact, value in own.items():
+                    if (said := facts.get(fact, value)) != value:
+                        what = f"says {fact} {shown(said)}, which is {shown(value)}"
+                        findings.refuse(path, "dataset", what)
+                for problem in islice(_truth_problems(truth, dataset, found.get((name, ""))), 1):
+                    raise UserError(problem)
                 found[name, filter_set] = truth
     for path in files:
         if path.startswith("truth/") and path not in expected:

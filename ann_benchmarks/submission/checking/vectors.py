@@ -1,7 +1,7 @@
 """A bundle beside the real vectors: the distances of its rows, and which rows pass a filter."""
 
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import numpy as np
@@ -51,62 +51,54 @@ class RealVectors:
                 self._findings.warn(path, "truth", f"was not compared with the dataset's: {error}")
                 continue
             width = min(own.shape[1], truth.distances.shape[1])
-            problem = _different_queries(truth.distances[:, :width], own[:, :width])
-            problem = problem or _different_queries(truth.distances, _distances(dataset, truth.rows))
-            if problem:
+            if problem := _different_queries(truth.distances[:, :width], own[:, :width]):
                 what = f"its distances are others than the dataset's, {problem}"
                 self._findings.refuse(path, "truth", what, advice=OWN)
-            if filter_set and (wrong := _not_passing(dataset, filter_set, truth.rows)):
-                self._findings.refuse(path, "truth", wrong, advice=OWN)
+            else:
+                self._compare(path, "truth", dataset, truth, filter_set)
 
     def check_point(self, point: CheckedPoint) -> None:
         """Refuse a point whose distances are not those of its rows."""
-        if (dataset := self._dataset(point.dataset)) is None:
-            return
-        rows, stored = point.rows, point.distances
-        if problem := _different_queries(stored, _distances(dataset, rows)):
-            what = f"has other distances than its rows have, {problem}"
-            self._findings.refuse(point.file, "answers", what)
-        if point.series.filter:
-            try:
-                wrong = _not_passing(dataset, point.series.filter, rows)
-            except UserError:
-                return  # the check of the truth says why
-            if wrong:
-                self._findings.refuse(point.file, "answers", wrong)
+        if (dataset := self._dataset(point.dataset)) is not None:
+            with suppress(UserError):  # the check of the truth says why
+                self._compare(point.file, "answers", dataset, point, point.series.filter)
+
+    def _compare(
+        self, file: str, rule: str, dataset: Dataset, found: CheckedPoint | Neighborhood, filter_set: str
+    ) -> None:
+        """Refuse rows with other distances than theirs, and those that do not pass their filter."""
+        if problem := _different_queries(found.distances, _distances(dataset, found.rows)):
+            self._findings.refuse(file, rule, f"has other distances than its rows have, {problem}")
+        if filter_set and (wrong := _not_passing(dataset, filter_set, found.rows)):
+            self._findings.refuse(file, rule, wrong)
 
     def _dataset(self, name: str) -> Dataset | None:
-        """Open a dataset; None, which is said once, where it cannot be had or is another one."""
+        """Open a dataset; None, which is said once, where it cannot be had or has another shape."""
         if name in self._opened:
             return self._opened[name]
-        self._opened[name], path = None, truth_name(name)
-        try:
+        self._opened[name], path, said = None, truth_name(name), self._manifest.datasets[name]
+        with self._findings.refusing(path, "dataset", advice="get it, or give --data the folder that has it"):
             if self._folder is None:
                 opened = get_dataset(name)[0]
             else:
                 opened = HDF5Dataset(self._folder / f"{checked_name(name, 'dataset')}.hdf5")
-        except UserError as error:
-            advice = "get it, or give --data the folder that has it"
-            self._findings.refuse(path, "dataset", f"cannot be compared: {error}", advice=advice)
-            return None
-        self._stack.enter_context(opened)
-        said, metric = self._manifest.datasets[name], str(opened.attrs["distance"])
-        shape = (opened.rows, int(opened.attrs["dimension"]), len(opened.test()))
-        if metric != said.metric:
-            what = f"is of the metric {said.metric}, and the dataset of {metric}"
-            self._findings.refuse(path, "dataset", what, advice=OTHER_DATA)
-        if shape != (said.rows, said.dimension, said.queries):
-            what = (
-                f"has another shape: {said.rows:,} rows of {said.dimension:,} and {said.queries:,} queries,"
-                f" and the dataset {shape[0]:,} of {shape[1]:,} and {shape[2]:,}"
-            )
-            self._findings.refuse(path, "dataset", what, advice=OTHER_DATA)
-            return None
-        if (mark := truth_mark(opened.truth().known_distances)) != said.fingerprint:
-            what = f"has the fingerprint {said.fingerprint}, and the dataset {mark}"
-            self._findings.refuse(path, "dataset", what, advice=OTHER_DATA)
-        self._opened[name] = opened
-        return opened
+            self._stack.enter_context(opened)
+            shape = {
+                "rows": opened.rows,
+                "dimension": int(opened.attrs["dimension"]),
+                "queries": len(opened.test()),
+            }
+            marks = {
+                "metric": str(opened.attrs["distance"]),
+                "fingerprint": truth_mark(opened.truth().known_distances),
+            }
+            for fact, value in (shape | marks).items():
+                if (stated := getattr(said, fact)) != value:
+                    what = f"has the {fact} {stated}, and the dataset {value}"
+                    self._findings.refuse(path, "dataset", what, advice=OTHER_DATA)
+            if all(getattr(said, fact) == value for fact, value in shape.items()):
+                self._opened[name] = opened
+        return self._opened[name]
 
 
 def _distances(dataset: Dataset, rows: np.ndarray) -> np.ndarray:
