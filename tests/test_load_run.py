@@ -21,7 +21,6 @@ from ann_benchmarks.algorithms.bruteforce.module import ExactScan
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.distance import rounded_up
 from ann_benchmarks.fields.series import series_of
-from ann_benchmarks.fields.titles import short_names
 from ann_benchmarks.load.clients import open_clients
 from ann_benchmarks.load.request import Load, Objective
 from ann_benchmarks.load.search import ROUNDING
@@ -30,6 +29,7 @@ from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.file import write_result
 from ann_benchmarks.results.measurement import recall_of_each
 from ann_benchmarks.run.plan import _other_load
+from ann_benchmarks.views.figures import short_names
 
 from .conftest import Workspace, make_dataset
 from .programs import call_program, temporary_folder, write_config
