@@ -63,7 +63,7 @@ COMMANDS = {
     }),
     "compare": ([], {
         "": T, "--a": T, "--b": T, "--paired": F, "--list": F, "--show": T, "--dataset": T, "--count": N,
-        "--algorithm": T, "--at-recall": N, "--noise": T, "--by": METRICS, "--error-rate": N,
+        "--algorithm": T, "--at-recall": N, "--by": METRICS, "--error-rate": N,
         "--fail-if-slower": N, "--fail-if-unsure": F, "--format": T,
     }),
     "create_dataset": ([], {

@@ -43,8 +43,7 @@ def main() -> int:
         a, b = (read_side(names, only) for names in sides)
         if args.at_recall is not None:
             a, b = (estimate_at_recall(side, args.at_recall) for side in (a, b))
-        noise = read_side(args.noise, ResultFilter()) if args.noise else ()
-        compared = compare(a, b, noise, args.by, args.paired)
+        compared = compare(a, b, args.by, args.paired)
     except UserError as error:
         if args.fail_if_slower is not None and args.format == "markdown":
             print(headline(f"cannot tell whether B is slower: {error}", args.format), end="")
@@ -112,13 +111,6 @@ def argument_parser() -> argparse.ArgumentParser:
         type=recall,
         metavar="R",
         help="compare series at this recall, whatever their arguments",
-    )
-    add(
-        "--noise",
-        nargs="+",
-        metavar="FOLDER",
-        type=path_or_pattern,
-        help="repetitions that show how well this machine repeats",
     )
     add("--by", choices=list(METRICS), help="the metric that decides (default qps, at a given rate p99)")
     add("--error-rate", type=chance, default=0.05, metavar="P", help="of false verdicts (default 0.05)")

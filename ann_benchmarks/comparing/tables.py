@@ -40,7 +40,6 @@ SOURCES = {
     "pairs": "the spread of the ratios of repetitions that were measured in turn",
     "rounds": "the spread of the ratios of runs of the same round",
     "blocks": "the spread of repetitions of which those of A and of B did not take turns",
-    "noise": "the spread of the repetitions of --noise and of these",
     "runs": "the spread of the runs within each measurement",
 }
 

@@ -49,7 +49,7 @@ COMMANDS = {
     "compare": "compare compared/a-1 compared/b-1",
     **{f"compare-{form}": f"compare --a compared/a-* --b compared/b-* --format {form} --fail-if-slower 5%"
        for form in ("table", "markdown", "csv", "json")},
-    "compare-series": f"compare {LINE} vchord-c1 --at-recall 0.95 --noise compared/a-1 compared/a-2",
+    "compare-series": f"compare {LINE} vchord-c1 --at-recall 0.95",
     "compare-clients": "compare pgvector_hnsw-c8 pgvector_hnsw-c32 --by p99",
     "compare-filters": "compare pgvector_hnsw-c1-filter-* vchord-c1-filter-* --at-recall 0.9",
     "compare-writes": "compare pgvector_hnsw-writes-* vchord-writes-*",
