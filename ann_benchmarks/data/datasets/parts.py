@@ -144,7 +144,6 @@ class PartsDataset(Dataset):
         return [path for path in self.parts.files(self.data) if path.exists()]
 
     def train_rows(self) -> Rows:
-        """The vectors as they lie on disk."""
         return self._train
 
     def train(self) -> np.ndarray:
@@ -152,7 +151,6 @@ class PartsDataset(Dataset):
         return plug_in_array(self._train)
 
     def test(self) -> np.ndarray:
-        """The queries as float32 (or bool)."""
         rows = np.asarray(self._test[:])
         return rows if rows.dtype == np.bool_ else rows.astype(np.float32)
 
@@ -190,7 +188,6 @@ class PartsDataset(Dataset):
         return parquet_ids(originals)
 
     def close(self) -> None:
-        """Close the files."""
         self._train.close()
         self._test.close()
 
