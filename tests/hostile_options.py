@@ -62,7 +62,7 @@ COMMANDS = {
         "--recompute": F, "--experiment": T, "--mini": F,
     }),
     "compare": ([], {
-        "": T, "--a": T, "--b": T, "--paired": F, "--list": F, "--show": T, "--dataset": T, "--count": N,
+        "": T, "--a": T, "--b": T, "--paired": F, "--list": F, "--dataset": T, "--count": N,
         "--algorithm": T, "--at-recall": N, "--by": METRICS, "--error-rate": N,
         "--fail-if-slower": N, "--fail-if-unsure": F, "--format": T,
     }),

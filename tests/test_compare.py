@@ -235,7 +235,7 @@ def test_brackets_are_no_pattern(call, name):
 def test_names_of_others_do_not_write_to_the_terminal(call, form):
     for name in ("a", "b\x1b[2J"):
         measured(name, series="s\x1b[31m", dataset="d\x9b2J", arguments="x\x07")
-    for words in (["--list", "a"], ["a", "b\x1b[2J"], ["--show", "a"]):
+    for words in (["--list", "a"], ["a", "b\x1b[2J"]):
         status, out, err = call(*words, "--format", form)
         assert status == 0 and not re.search("[\x1b\x9b\x07]", out + err), (words, out, err)
 
@@ -370,7 +370,6 @@ def test_the_list_is_by_time_and_a_run_is_shown_by_its_name(call):
     out = call("--list")[1].splitlines()
     assert len(out) == 3 and "vchord" in out[1]
     assert len(call("--list", "--algorithm", "vchord")[1].splitlines()) == 2
-    assert "HNSW(M_16_20)" in call("--show", out[2].split()[0])[1]
 
 
 @pytest.mark.parametrize(

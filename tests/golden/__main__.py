@@ -54,8 +54,6 @@ COMMANDS = {
     "compare-filters": "compare pgvector_hnsw-c1-filter-* vchord-c1-filter-* --at-recall 0.9",
     "compare-writes": "compare pgvector_hnsw-writes-* vchord-writes-*",
     "compare-list": "compare --list",
-    "compare-show": f"compare --show {LINE} --dataset golden --count 10",
-    "compare-show-shards": f"compare --show {LINE.replace('-c1', '-shards4-routed1-c1')} --format json",
     "site": f"create_website --outputdir OUT/s --latex --scatter {COSTS}",
     "bundle": f"report --dataset golden --bundle OUT/b --contact jane@example.org {COSTS}",
     "check": "ann_benchmarks.submission.__main__ check made/bundle/b",
