@@ -38,8 +38,6 @@ COMMANDS: dict[str, tuple[Callable[[], object], list[str]]] = {
     "compare": (compare.main, ["before", "."]),
     "compare markdown": (compare.main, ["before", ".", "--format", "markdown", "--at-recall", "0.1"]),
     "list": (compare.main, ["--list"]),
-    "show": (compare.main, ["--show", "results", "--format", "json"]),
-    "show table": (compare.main, ["--show", "results"]),
 }
 
 

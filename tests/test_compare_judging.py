@@ -15,7 +15,6 @@ from ann_benchmarks.statistics.differences import (
     UNJUDGED,
     Difference,
     Estimate,
-    Noise,
     adjust,
     difference,
     difference_of_pairs,
@@ -63,15 +62,6 @@ def test_one_measurement_is_judged_by_the_repetitions_of_the_other_side():
     error = np.log(before).std(ddof=1) * math.sqrt(1 + 1 / 5)  # of a prediction
     expected = 2 * scipy.stats.t.sf(abs(math.log(90) - np.log(before).mean()) / error, 4)
     assert found.p == pytest.approx(expected, abs=1e-9)
-
-
-def test_noise_that_is_known_is_pooled_with_what_is_seen():
-    found = difference(figures(100.0), figures(90.0), Noise(0.0004, 6))
-    assert (found.freedom, found.by) == (6, "noise")
-    assert found.error == pytest.approx(0.02 * math.sqrt(2))
-    found = difference(figures(100.0, 104.0), figures(90.0), Noise(0.0004, 6))
-    squares = 2 * (math.log(104 / 100) / 2) ** 2
-    assert found.error == pytest.approx(math.sqrt((6 * 0.0004 + squares) / 7 * 1.5))
 
 
 def test_single_measurements_are_never_sure_and_need_runs():

@@ -1,6 +1,4 @@
-import hashlib
 import io
-import json
 import os
 import re
 import shutil
@@ -39,7 +37,7 @@ LIBRARY = "pkglibdir/thing.so"
 CONTROL = "sharedir/extension/thing.control"
 SCRIPT = "sharedir/extension/thing--1.2.0.sql"
 UPDATE = "sharedir/extension/thing--1.1.0--1.2.0.sql"
-RELEASE = "repos/own/thing/releases/tags"
+RELEASE = "own/thing/releases/download"
 
 
 def some_library() -> bytes:
@@ -405,7 +403,7 @@ def command(
     monkeypatch.setattr(releases, "embedded_installation", lambda: installation.folder)
     monkeypatch.setattr(fetching, "FIRST_PAUSE", 0.001)
     server = FileServer()
-    monkeypatch.setattr(local, "API", server.url("")[:-1])
+    monkeypatch.setattr(local, "GITHUB", server.url("")[:-1])
     target = Thing.local_target()
     yield types.SimpleNamespace(
         server=server,
@@ -425,21 +423,9 @@ def add_algorithm(folder: Path, name: str, constructor: str, module: str = "fake
     )
 
 
-def publish(
-    command: types.SimpleNamespace, body: bytes | None = None, name: str = "", **changes: object
-) -> None:
-    """Offer a release with one file; `changes` are lies about it."""
-    server, name = command.server, name or command.asset
-    body = command.body if body is None else body
-    server.bodies["files/it"] = body
-    asset = {
-        "name": name,
-        "size": len(command.body),
-        "digest": f"sha256:{hashlib.sha256(command.body).hexdigest()}",
-        "browser_download_url": server.url("files/it"),
-    }
-    release = {"tag_name": "1.2.0", "assets": [{**asset, "name": "source.zip"}, asset | changes]}
-    server.bodies[f"{RELEASE}/1.2.0"] = json.dumps(release).encode()
+def publish(command: types.SimpleNamespace, body: bytes | None = None) -> None:
+    """Offer a release with one file."""
+    command.server.bodies[f"{RELEASE}/1.2.0/{command.asset}"] = command.body if body is None else body
 
 
 def run(*arguments: str) -> None:
@@ -459,75 +445,39 @@ def test_the_published_release_is_installed(command, capsys) -> None:
     major, folder = command.installation.major(), command.installation.folder
     assert capsys.readouterr().out == f"thing 1.2.0 is installed for PostgreSQL {major} in {folder}\n"
     assert contents(command.installation) == names(thing())
-    assert (Path("data/releases/thing") / command.asset).read_bytes() == command.body
+    file = Path("data/releases/thing/1.2.0") / command.asset
+    assert file.read_bytes() == command.body
     before = len(command.server.requests)
-    run("--algorithm", "thing")  # what was downloaded is checked and used again
-    assert len(command.server.requests) == before + 1
-    (Path("data/releases/thing") / command.asset).write_bytes(b"damaged")
+    run("--algorithm", "thing")  # what was downloaded is used again
+    assert len(command.server.requests) == before
+    file.write_bytes(b"damaged")
+    assert "is damaged" in refused()
     run("--algorithm", "thing")
-    assert (Path("data/releases/thing") / command.asset).read_bytes() == command.body
-
-
-def test_a_release_without_a_checksum_is_checked_by_its_size(command, capsys) -> None:
-    publish(command, body=command.body + b"X", digest=None)
-    assert "instead of" in refused()
-    publish(command, digest=None)
-    run("--algorithm", "thing")
-    assert "has no checksum" in capsys.readouterr().err
-    assert contents(command.installation) == names(thing())
+    assert file.read_bytes() == command.body
 
 
 def test_the_version_asked_for_is_looked_up(command) -> None:
     publish(command)
     message = refused("--algorithm", "thing", "--version", "9.9.9")
-    assert "own/thing has no release 9.9.9" in message and "--archive FILE" in message
+    assert "9.9.9" in message and "404" in message and "--version" in message and "--archive FILE" in message
     assert "is not a version" in refused("--algorithm", "thing", "--version", "../../x")
 
 
-def test_a_release_for_other_servers_only(command) -> None:
-    publish(command, name="pg9-thing_1.2.0_x86_64.zip")
-    assert refused() == (
-        f"release 1.2.0 of own/thing has no {command.asset}; its files are: pg9-thing_1.2.0_x86_64.zip"
-    )
-
-
-def test_what_arrives_is_checked(command) -> None:
-    publish(command, body=command.body[:-1] + b"X")
-    assert "what arrived is damaged (its sha256 is" in refused()
-    command.server.cut = lambda: 999
-    publish(command)
-    command.server.bodies[f"{RELEASE}/1.2.0"] = command.server.bodies[f"{RELEASE}/1.2.0"].ljust(999)[:999]
-    assert refused()
-    assert contents(command.installation) == {} and not list(Path("data").rglob("pg*"))
-
-
-@pytest.mark.parametrize(
-    "answer", [b"<html>sign in</html>", b"[]", b'{"assets": [{}]}', b'{"assets": [1]}', b"{", b"\xff"]
-)
-def test_an_answer_that_is_no_release(command, answer: bytes) -> None:
-    command.server.bodies[f"{RELEASE}/1.2.0"] = answer
-    assert "does not answer with the files of a release" in refused()
-
-
-def test_a_server_that_breaks_off_or_refuses(command) -> None:
-    publish(command)
-    command.server.cut = lambda: 20
-    assert re.search(r"http.*1\.2\.0 does not answer: Connection broken.*--archive FILE", refused())
-    command.server.cut = lambda: None
-    command.server.statuses = [(403, ""), (502, "")]
-    assert "403 Forbidden; try later" in refused()
-    assert "502 Bad Gateway; try again" in refused()
+def test_a_page_in_place_of_the_release(command) -> None:
+    publish(command, b"<html>sign in</html>")
+    assert "is damaged" in refused()
+    assert contents(command.installation) == {} and not list(Path("data").rglob("pg*.zip"))
 
 
 def test_without_a_network_both_ways_are_named(command, monkeypatch) -> None:
-    monkeypatch.setattr(local, "API", "http://127.0.0.1:9")
+    monkeypatch.setattr(local, "GITHUB", "http://127.0.0.1:9")
     message = refused()
-    assert message.startswith("http://127.0.0.1:9/repos/own/thing/")
+    assert message.startswith("cannot download http://127.0.0.1:9/own/thing/")
     assert "--archive FILE" in message and "ANN_BENCHMARKS_PG_HOST" in message
 
 
 def test_an_archive_needs_no_network(command, monkeypatch) -> None:
-    monkeypatch.setattr(local, "API", "http://127.0.0.1:9")
+    monkeypatch.setattr(local, "GITHUB", "http://127.0.0.1:9")
     Path("plugins/thing/release.yml").unlink()
     assert refused().startswith("no release for 'thing' is known to download: the embedded PostgreSQL ")
     assert "lacks thing; --archive FILE puts one there" in refused()
@@ -538,13 +488,12 @@ def test_an_archive_needs_no_network(command, monkeypatch) -> None:
 
 
 def test_the_real_release_yml() -> None:
-    from ann_benchmarks.installing.local import read_release as read
-
     target = {"major": "18", "machine": "x86_64"}
-    release = read(ROOT / "algorithms/vchord/release.yml", "1.0.0", target)
-    assert release.asset_for(target) == "postgresql-18-vchord_1.0.0_x86_64-linux-gnu.zip"
-    assert release.is_asset("postgresql-17-vchord_1.0.0_aarch64-linux-gnu.zip")
-    assert not release.is_asset("postgresql-17-vchord_1.0.1_aarch64-linux-gnu.zip")
+    url = local.release_address(ROOT / "algorithms/vchord/release.yml", "1.0.0", target)
+    assert url == (
+        "https://github.com/tensorchord/VectorChord/releases/download/1.0.0/"
+        "postgresql-18-vchord_1.0.0_x86_64-linux-gnu.zip"
+    )
 
 
 @pytest.mark.parametrize(

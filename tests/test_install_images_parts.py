@@ -10,16 +10,17 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.installing import debian
-from ann_benchmarks.installing.build_inputs import (
+from ann_benchmarks.installing.building import BuildLog
+from ann_benchmarks.installing.catalog import LARGE_BASE, SMALL_BASE, ImageCatalog
+from ann_benchmarks.installing.context import (
     ca_bundle,
     check_used,
     proxies,
     read_build_arguments,
     read_certificates,
+    read_dockerfile,
+    write_context,
 )
-from ann_benchmarks.installing.building import BuildLog
-from ann_benchmarks.installing.catalog import LARGE_BASE, SMALL_BASE, ImageCatalog
-from ann_benchmarks.installing.context import read_dockerfile, write_context
 from ann_benchmarks.installing.images import BUILT, FAILED, ImageOutcome, apt_mirror, table
 from ann_benchmarks.installing.main import main
 

@@ -20,8 +20,8 @@ from ann_benchmarks.algorithms.postgres.servers.account import ServerAccount
 from ann_benchmarks.algorithms.postgres.servers.programs import SUFFIX, library_folders, library_path
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.configs import read_configs
-from ann_benchmarks.installing.build_inputs import read_build_arguments
 from ann_benchmarks.installing.catalog import ImageCatalog
+from ann_benchmarks.installing.context import read_build_arguments
 from ann_benchmarks.installing.main import main
 
 from .docker_engine import BASE, DEBIAN, install

@@ -39,7 +39,6 @@ def test_a_point_says_by_how_many_replicas_it_was_answered(primary, workspace):
     assert run.attrs["server_cpu_seconds_per_query"] > run.attrs["primary_cpu_seconds_per_query"] >= 0
     assert run.attrs["table_blocks_hit_per_query"] > 0  # of the standbys' own sessions
     assert run.attrs["shared_buffers"] == COUNT * 64 * 2**20
-    assert 0 <= run.attrs["replication_lag_seconds"] <= run.attrs["replication_lag_seconds_max"]
 
 
 def test_segments_are_joined_by_what_their_facts_are():

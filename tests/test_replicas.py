@@ -21,8 +21,8 @@ from ann_benchmarks.algorithms.postgres.servers.external import ExternalServer
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 from ann_benchmarks.algorithms.postgres.session.session import SessionFacts
-from ann_benchmarks.algorithms.postgres.topology import replica as replicas
-from ann_benchmarks.algorithms.postgres.topology.replica import settled
+from ann_benchmarks.algorithms.postgres.topology import replicated as replicas
+from ann_benchmarks.algorithms.postgres.topology.replicated import settled
 
 from .postgres_fixtures import SMALL, copied
 from .programs import ROOT, temporary_folder, until

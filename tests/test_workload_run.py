@@ -21,7 +21,7 @@ from ann_benchmarks.load.workload import Workload
 from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.measure.workloads import queries as querying
 from ann_benchmarks.measure.workloads.work import Work
-from ann_benchmarks.measure.workloads.writes import check_room, writing
+from ann_benchmarks.measure.workloads.workload import check_room, writing
 from ann_benchmarks.monitoring.stored import monitored_from
 from ann_benchmarks.plotting.dashboard import draw_monitoring
 from ann_benchmarks.results.records import iter_record_paths, read_record

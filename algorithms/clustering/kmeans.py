@@ -80,15 +80,6 @@ def drawn_here(rng: np.random.Generator, here: int, later: int, missing: int) ->
     return max(missing - later, min(drawn, missing))
 
 
-def every_block(rows: Any) -> Iterator[np.ndarray]:
-    """Yield all rows, in order, in blocks of float32; ClusteringError names a row that is not finite."""
-    for block in _blocks(rows):
-        vectors = np.empty((len(block), rows.shape[1]), np.float32)
-        _read(rows, block, vectors)
-        _require_finite(rows, block, np.einsum("ij,ij->i", vectors, vectors))
-        yield vectors
-
-
 def _require_finite(rows: Any, numbers: Numbers, squares: np.ndarray) -> None:
     finite = np.isfinite(squares)
     if not finite.all():

@@ -4,25 +4,23 @@ A subclass describes which extension it needs, which index it builds and which s
 building, reuse, measuring and bookkeeping are in the parts. docs/plugins.md shows one of a screenful.
 """
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import psycopg
 
 from .arguments import one_of
 from .errors import PostgresError
-from .index.building import BuildOptions, Index, IndexHooks, SearchRange
+from .index.building import BuildOptions, Index, IndexHooks, SearchRange, try_preparing
 from .index.divisions import DivisionMaker
-from .index.fitting import IndexedTable, try_preparing
+from .index.fitting import IndexedTable
 from .index.querying import QueriedTable
 from .index.table_indexes import CHOICES
 from .servers import Server, TieredServers
 from .servers.caches import warm_index
-from .servers.extension import RequiredExtension
 from .servers.releases import InstallableExtension
-from .servers.whereabouts import check_parking, known_facts
+from .servers.whereabouts import check_parking
 from .statistics.watch import PostgresStatistics
 from .table import KINDS, Column, SmallLabelsKind, column_of
 from .table.attributed import TEXT, VECTOR
@@ -38,17 +36,9 @@ class PostgresANN(InstallableExtension, QueriedTable):
     """An approximate index of PostgreSQL behind ann-benchmarks' plug-in interface."""
 
     extension = "vector"
-    builds_on: tuple[str, ...] = ()  # other extensions whose versions an index depends on
-    library = ""  # of the extension, where the server has to load it when it starts
     metrics: tuple[str, ...] = ("euclidean", "angular", "ip")  # of the index
     takes_sparse = False  # sparse vectors, too
     streams_training_set = True
-    # What people call the software whose versions are stored; a subclass adds its own.
-    version_names: ClassVar[Mapping[str, str]] = {
-        "postgres": "PostgreSQL",
-        "vector": "pgvector",
-        "pooler": "pgbouncer",
-    }
 
     def __init__(self, metric: str) -> None:
         if metric not in self.metrics:
@@ -279,6 +269,21 @@ class PostgresANN(InstallableExtension, QueriedTable):
         """Raise PostgresError where the indexes of a table cannot take turns: an account has to park them."""
         check_parking()
 
+    @classmethod
+    def servers_environment(cls, kind: str, **arguments: Any) -> dict[str, Any]:
+        """Return what server_environment does, of where results of servers of a kind would be measured."""
+        from .topology import servers_facts
+
+        known = servers_facts(kind, cls.required_extension().all_names, arguments)
+        return {**known, "version_names": cls._version_names()}
+
+    @staticmethod
+    def drop_leftovers(connection: psycopg.Connection[Any]) -> None:
+        """Drop what Citus has distributed for a run that was killed."""
+        from .topology import load
+
+        load("citus.drop_abandoned")(connection)
+
     def recover(self) -> None:
         """Be ready for the next point after one has failed, for whatever reason."""
         self.done()
@@ -291,47 +296,3 @@ class PostgresANN(InstallableExtension, QueriedTable):
         share = self.scanned_share()
         scanned = {} if share is None else {"scanned_share": share}
         return super().get_additional() | {"version_names": self._version_names()} | scanned
-
-    @classmethod
-    def required_extension(cls) -> RequiredExtension:
-        """Return what the server needs for this plug-in, which has the name of its folder."""
-        folder = cls.__module__.split(".")[-2]
-        return RequiredExtension(cls.extension, cls.library, cls.builds_on, folder, _drop_leftovers)
-
-    @classmethod
-    def server_environment(cls) -> dict[str, Any]:
-        """Return what is known of where results would be measured, by the names under which it is stored."""
-        return {**known_facts(cls.required_extension().all_names), "version_names": cls._version_names()}
-
-    @classmethod
-    def servers_environment(cls, kind: str, **arguments: Any) -> dict[str, Any]:
-        """Return the same of where results of servers of a kind would be measured."""
-        from .topology import servers_facts
-
-        known = servers_facts(kind, cls.required_extension().all_names, arguments)
-        return {**known, "version_names": cls._version_names()}
-
-    @classmethod
-    def _version_names(cls) -> str:
-        names: dict[str, str] = {}
-        for base in reversed(cls.__mro__):
-            names |= vars(base).get("version_names", {})
-        return json.dumps(names)
-
-    @classmethod
-    def installed_versions(cls) -> dict[str, str]:
-        """Start the server and create the extension; return the versions of all that the server has."""
-        required = cls.required_extension()
-        server = required.start_server()
-        try:
-            with server.connect() as connection:
-                required.create(server, connection)
-            return server.versions()
-        finally:
-            server.stop()
-
-
-def _drop_leftovers(connection: psycopg.Connection[Any]) -> None:
-    from .topology import load
-
-    load("citus.drop_abandoned")(connection)

@@ -16,13 +16,13 @@ from ann_benchmarks.common.numbers import read_number
 from ann_benchmarks.comparing.matching import SideBySide, compare
 from ann_benchmarks.comparing.measurements import METRICS
 from ann_benchmarks.comparing.sides import ResultFilter, estimate_at_recall, read_side
-from ann_benchmarks.comparing.tables import FORMATS, headline, list_runs, render, show_run
+from ann_benchmarks.comparing.tables import FORMATS, headline, list_runs, render
 from ann_benchmarks.comparing.verdicts import UNDECIDED, Criteria, conclusion, failures, percent, status
 from ann_benchmarks.results.file import RESULTS_FOLDER
 
 
 def main() -> int:
-    """Read the command line, and list, show, or compare."""
+    """Read the command line, and list, or compare."""
     parser = argument_parser()
     args = parser.parse_args()
     only = ResultFilter(args.dataset, args.count, args.algorithm)
@@ -30,12 +30,9 @@ def main() -> int:
         folders = [Path(name) for name in args.names or [RESULTS_FOLDER]]
         print(list_runs(folders, only, args.format), end="")
         return 0
-    if args.show:
-        print(show_run(read_side([args.show], only), args.format), end="")
-        return 0
     sides = [args.a, args.b] if args.a or args.b else [[name] for name in args.names]
     if len(sides) != 2 or None in sides or (args.a and args.names):
-        parser.error("give A and B, or --a A... --b B..., or --list, or --show RUN")
+        parser.error("give A and B, or --a A... --b B..., or --list")
     if args.fail_if_unsure and args.fail_if_slower is None:
         parser.error("--fail-if-unsure needs --fail-if-slower: add it")
     criteria = Criteria(args.error_rate, 0.05 if args.fail_if_slower is None else args.fail_if_slower)
@@ -43,8 +40,7 @@ def main() -> int:
         a, b = (read_side(names, only) for names in sides)
         if args.at_recall is not None:
             a, b = (estimate_at_recall(side, args.at_recall) for side in (a, b))
-        noise = read_side(args.noise, ResultFilter()) if args.noise else ()
-        compared = compare(a, b, noise, args.by, args.paired)
+        compared = compare(a, b, args.by, args.paired)
     except UserError as error:
         if args.fail_if_slower is not None and args.format == "markdown":
             print(headline(f"cannot tell whether B is slower: {error}", args.format), end="")
@@ -103,7 +99,6 @@ def argument_parser() -> argparse.ArgumentParser:
     )
     add("--paired", action="store_true", help="the first of A was measured next to the first of B, and so on")
     add("--list", action="store_true", help="list the runs in results/, or in the named folders")
-    add("--show", metavar="RUN", type=path_or_pattern, help="show everything known about one run")
     add("--dataset", metavar="DATASET", help="only results of this dataset")
     add("--count", type=positive_int, help="only results with this number of neighbours")
     add("--algorithm", metavar="NAME", help="only this series, and those whose names begin with NAME-")
@@ -112,13 +107,6 @@ def argument_parser() -> argparse.ArgumentParser:
         type=recall,
         metavar="R",
         help="compare series at this recall, whatever their arguments",
-    )
-    add(
-        "--noise",
-        nargs="+",
-        metavar="FOLDER",
-        type=path_or_pattern,
-        help="repetitions that show how well this machine repeats",
     )
     add("--by", choices=list(METRICS), help="the metric that decides (default qps, at a given rate p99)")
     add("--error-rate", type=chance, default=0.05, metavar="P", help="of false verdicts (default 0.05)")

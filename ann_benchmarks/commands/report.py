@@ -14,8 +14,12 @@ from ann_benchmarks.common.cli import (
     read_by,
 )
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.experiments.claims import write_claims
-from ann_benchmarks.experiments.report import add_bundle_options, report_experiment, requested_bundle
+from ann_benchmarks.experiments.report import (
+    add_bundle_options,
+    report_experiment,
+    requested_bundle,
+    write_claims,
+)
 from ann_benchmarks.load.request import Objective
 from ann_benchmarks.pricing.costs import cost_request
 from ann_benchmarks.reporting.chapters import FOLDER, ReportOptions, bundle_results, report_results

@@ -7,13 +7,11 @@ from itertools import chain
 from statistics import fmean
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import variance
 from ann_benchmarks.fields.rows import FIELDS
 from ann_benchmarks.statistics.contests import FEWEST_ROUNDS, recall_doubt
 from ann_benchmarks.statistics.differences import (
     Difference,
     Estimate,
-    Noise,
     add_doubt,
     adjust,
     difference,
@@ -82,24 +80,20 @@ class SideBySide:
 def compare(
     a: Sequence[MeasuredPoint],
     b: Sequence[MeasuredPoint],
-    noise: Sequence[MeasuredPoint] = (),
     chosen: str | None = None,
     paired: bool = False,
 ) -> SideBySide:
     """Match two sides and compare every metric; the chosen one decides.
 
-    `noise` are repetitions of anything, which show how well it repeats; `paired` says that the repetitions of
-    A and B were measured in turn.
+    `paired` says that the repetitions of A and B were measured in turn.
     """
     repetitions = (len({point.source for point in a}), len({point.source for point in b}))
-    if paired and (repetitions[0] != repetitions[1] or repetitions[0] < 2 or noise):
+    if paired and (repetitions[0] != repetitions[1] or repetitions[0] < 2):
         raise UserError(
-            "--paired needs as many repetitions of A as of B, at least two, and no --noise; there are"
+            "--paired needs as many repetitions of A as of B, at least two; there are"
             f" {repetitions[0]} and {repetitions[1]}"
         )
-    if noise and max(len({point.source for point in same}) for same in group_by_key(noise).values()) < 2:
-        raise UserError("--noise needs repetitions of the same points: at least two folders, better five")
-    a, b, noise = alike_throughputs(a, b, noise)
+    a, b = alike_throughputs(a, b)
     of_a, of_b = group_by_key(a), group_by_key(b)
     keys = [key for key in of_a if key in of_b]
     for key in keys:
@@ -107,7 +101,7 @@ def compare(
     labels = _labels([of_a[key] + of_b[key] for key in keys])
     pairs = [PointPair(key, label, of_a[key], of_b[key]) for key, label in zip(keys, labels, strict=True)]
     in_blocks = are_in_blocks(a, b)
-    compared = {metric: compare_metric(metric, pairs, noise, paired) for metric in METRICS}
+    compared = {metric: compare_metric(metric, pairs, paired) for metric in METRICS}
     if in_blocks:
         compared = {name: found and _judge_blocks(name, found) for name, found in compared.items()}
     return SideBySide(
@@ -149,15 +143,12 @@ def _labels(points: Sequence[Sequence[MeasuredPoint]]) -> list[str]:
     return labels
 
 
-def compare_metric(
-    metric: str, pairs: Sequence[PointPair], noise: Sequence[MeasuredPoint], paired: bool
-) -> Compared | None:
+def compare_metric(metric: str, pairs: Sequence[PointPair], paired: bool) -> Compared | None:
     """Compare a metric of all points; None where no point has it on both sides.
 
     Each built index counts once, whether several points share it or a later run found it.
     """
     every = [known_estimates(metric, chain(*side)) for side in ([p.a for p in pairs], [p.b for p in pairs])]
-    point_noise, mean_noise = _noise(known_estimates(metric, noise))
     per_index = METRICS[metric].per_index
     is_paired = paired and not per_index
     known = [pair for pair in pairs if all(pair.key in side for side in every)]
@@ -183,15 +174,15 @@ def compare_metric(
             differences.append(paired_difference([first[n] for n in common], [second[n] for n in common]))
         else:
             a, b = (_raise_noise(side, least) for side, least in zip((a, b), calm, strict=True))
-            differences.append(difference(a, b, point_noise))
+            differences.append(difference(a, b))
     if not found:
         return None
     doubts = [_doubt(pair) if metric == "qps" else 0.0 for pair in found]
     differences = adjust([add_doubt(d, doubt) for d, doubt in zip(differences, doubts, strict=True)])
     repeated = None
     means = None if per_index else _means(sides)
-    if means and (max(map(len, means)) > 1 or mean_noise):
-        repeated = paired_difference(*means) if is_paired else difference(*means, mean_noise)
+    if means and max(map(len, means)) > 1:
+        repeated = paired_difference(*means) if is_paired else difference(*means)
     if metric == "qps" and repeated is None:
         repeated = _compare_rounds(found)
     if repeated is not None:
@@ -266,18 +257,3 @@ def _means(sides: Sequence[Estimates]) -> tuple[list[Estimate], list[Estimate]] 
 
 def _geometric_mean(found: Iterable[Estimate]) -> Estimate:
     return Estimate(math.exp(fmean(math.log(one.value) for one in found)), math.nan, 1)
-
-
-def _noise(noise: Estimates) -> tuple[Noise | None, Noise | None]:
-    """Return how well a point repeats, and how well the mean of all points does.
-
-    The points of one repetition are slow together, so that several add no degrees of freedom.
-    """
-    rows = [row for row in noise.values() if len(row) > 1]
-    if not rows:
-        return None, None
-    spreads = [variance(math.log(one.value) for one in row.values()) for row in rows]
-    point = Noise(fmean(spreads), max(map(len, rows)) - 1)
-    whole = [row for row in rows if row.keys() == rows[0].keys()]
-    means = [math.log(_geometric_mean([row[source] for row in whole]).value) for source in rows[0]]
-    return point, Noise(variance(means), len(means) - 1)

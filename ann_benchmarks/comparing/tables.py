@@ -14,7 +14,7 @@ from ann_benchmarks.common.text import clean_lines, clean_text
 from ann_benchmarks.statistics.differences import Difference
 
 from .matching import PointPair, SideBySide
-from .measurements import METRICS, MeasuredPoint, properties
+from .measurements import METRICS, MeasuredPoint
 from .sides import ResultFilter, read_all, results_below, run_folders, run_id
 from .verdicts import (
     ALL_POINTS,
@@ -40,7 +40,6 @@ SOURCES = {
     "pairs": "the spread of the ratios of repetitions that were measured in turn",
     "rounds": "the spread of the ratios of runs of the same round",
     "blocks": "the spread of repetitions of which those of A and of B did not take turns",
-    "noise": "the spread of the repetitions of --noise and of these",
     "runs": "the spread of the runs within each measurement",
 }
 
@@ -249,35 +248,3 @@ def _machine(m: MeasuredPoint) -> str:
     size = size_text(memory) if memory > 0 else ""
     cores = f"{m.attrs['cores']} cores" if "cores" in m.attrs else ""
     return ", ".join(filter(None, [str(m.attrs.get("cpu", "")), cores, size])) or "-"
-
-
-def show_run(read: list[MeasuredPoint], form: str) -> str:
-    """Return all that is known about the points of a run: what they have in common, then each of them."""
-    if form == "json":
-        content = [{"file": str(m.path), "attributes": dict(m.attrs)} for m in read]
-        return json.dumps(content, indent=2) + "\n"
-    head = ["point", *(metric.title for metric in METRICS.values()), "recall", "runs", "started"]
-    rows = [_point(m) for m in read]
-    if form == "csv":
-        return csv_text(head, rows)
-    common = grid(form, ["all points", ""], list(_common(read)), "ll")
-    return "\n".join([*common, "", *grid(form, head, rows, "lrrrrrrrrrl")]) + "\n"
-
-
-def _common(read: list[MeasuredPoint]) -> Iterator[list[str]]:
-    """Yield each property, with all of its values."""
-    every = [properties(m.attrs) for m in read]
-    for name in dict.fromkeys(name for of_point in every for name in of_point):
-        values = dict.fromkeys(of_point.get(name, "-") for of_point in every)
-        is_plan = name == "plan" and len(values) > 1
-        yield [name, f"{len(values)} different ones" if is_plan else ", ".join(values)]
-
-
-def _point(m: MeasuredPoint) -> list[str]:
-    figures = [m.estimate(name) for name in METRICS]
-    recall = "-" if m.recall is None else f"{m.recall:.4f}"
-    return [
-        m.name,
-        *("-" if figure is None else figure_text(figure.value) for figure in figures),
-        *(recall, str(m.attrs.get("run_count", "-")), str(m.attrs.get("started_at", "-"))[:19]),
-    ]

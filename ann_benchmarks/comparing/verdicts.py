@@ -160,7 +160,7 @@ def warnings(compared: SideBySide, criteria: Criteria) -> Iterator[str]:
         yield (
             "each side was measured once, and only the runs within it show the noise. The verdicts have a"
             " question mark, because restarts, builds and the time of day may add to it. Measure repetitions"
-            " (--a A1 A2 A3 --b B1 B2 B3), or give --noise"
+            " (--a A1 A2 A3 --b B1 B2 B3)"
         )
     if unjudged := sum(not d.is_judged for _, d in found.points):
         yield f"{counted(unjudged, 'point')} not judged: one measurement with one run does not show the noise"

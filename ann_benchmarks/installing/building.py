@@ -14,9 +14,8 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.text import clean_text
 from ann_benchmarks.run.containers.engine import reason
 
-from .build_inputs import proxies
 from .catalog import SMALL_BASE, ImageSpec
-from .context import write_context
+from .context import proxies, write_context
 
 _PIECE = 2**18  # bytes at a time
 LOGS = Path("logs/install")

@@ -11,8 +11,7 @@ from ann_benchmarks.definitions.configs import BrokenConfig, Config
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.definitions.selection import split_tag, tagged
 
-from .build_inputs import BuildArguments, check_used
-from .context import ALGORITHMS, Dockerfile, read_dockerfile
+from .context import ALGORITHMS, BuildArguments, Dockerfile, check_used, read_dockerfile
 
 PREFIX = "ann-benchmarks-"
 BASE_FOLDER = "base"

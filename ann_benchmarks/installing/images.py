@@ -24,9 +24,9 @@ from ann_benchmarks.run.containers.asking import check_image
 from ann_benchmarks.run.containers.engine import connect, reason
 
 from . import debian
-from .build_inputs import ca_bundle, read_build_arguments, read_certificates
 from .building import BuildFailed, ImageBuild, ImageBuildOptions, log_path
 from .catalog import SMALL_BASE, ImageCatalog, ImageSpec
+from .context import ca_bundle, read_build_arguments, read_certificates
 
 DEFAULT_BASE = "debian:trixie-slim"
 FROM_ARCHIVE = "debootstrap"  # the value of --base

@@ -5,13 +5,11 @@ that has it, which pip gets. Nothing of it is run: what to do with the file is t
 """
 
 import hashlib
-import json
 import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError, shown
@@ -19,15 +17,13 @@ from ann_benchmarks.common.layout import definition_folders
 from ann_benchmarks.common.names import name_problem
 from ann_benchmarks.common.yaml_file import YamlFile
 from ann_benchmarks.data.download import DownloadRequest, fetch
-from ann_benchmarks.data.download.server import Refused, Session, Temporary, read_all
 from ann_benchmarks.definitions.configs import Config, read_configs
 from ann_benchmarks.definitions.definition import Definition, plugin_class
 from ann_benchmarks.definitions.selection import config_warnings, split_tag
 from ann_benchmarks.plugin import PluginClass
 
 CACHE = Path("data/releases")
-API = "https://api.github.com"
-MOST_BYTES = 16 * 2**20  # of the list of a release's files
+GITHUB = "https://github.com"
 PYTHON = "3.10"  # of the wheels; what is taken out of them needs no Python
 MOST_WHEEL_SECONDS = 1200  # for some MB; pip itself has no limit
 _RELEASE_KEYS = ("github", "version", "asset")
@@ -51,13 +47,16 @@ def install_local(
         )
     config_warnings(configs, broken, algorithm)
     config = next(config for config in configs if algorithm in config.names())
-    plugin = _plugin(config, algorithm)
+    plugin, downloaded = _plugin(config, algorithm), None
     try:
         if tag is not None:
             print(plugin.install_version(tag, archive))
         else:
-            print(plugin.install_local(archive or _download(plugin, config, algorithm, version)))
+            file = archive or (downloaded := _download(plugin, config, algorithm, version))
+            print(plugin.install_local(file))
     except RuntimeError as error:  # how plug-ins, which know nothing of UserError, say what the user can mend
+        if downloaded is not None:
+            downloaded.unlink(missing_ok=True)  # the next try gets it anew
         raise UserError(str(error)) from None
 
 
@@ -95,7 +94,10 @@ def _download(plugin: PluginClass, config: Config, algorithm: str, version: str 
     )
     folder = CACHE / path.parent.name
     if path.suffix == ".yml":
-        return get_release(read_release(path, version, target), target, folder, hint)
+        url = release_address(path, version, target)
+        file = folder.joinpath(*url.split("/")[-2:])
+        fetch([DownloadRequest(url, file)], hint=f"choose another release with --version, or {hint}")
+        return file
     if version is not None:
         raise UserError(
             f"--version {version}: one version can be downloaded, in the wheel {pinned_wheel(path)}; {hint}"
@@ -103,31 +105,11 @@ def _download(plugin: PluginClass, config: Config, algorithm: str, version: str 
     return get_wheel(path, folder, hint)
 
 
-@dataclass(frozen=True)
-class PublishedRelease:
-    """One version of what a repository publishes; `asset` is a file's name with {version} and more in it."""
+def release_address(path: Path, version: str | None, target: Mapping[str, str]) -> str:
+    """Return the URL of what a release.yml names, for a target such as {"machine": "x86_64"}.
 
-    repository: str
-    version: str
-    asset: str
-
-    def asset_for(self, target: Mapping[str, str]) -> str:
-        """Name the file for a target, such as {"machine": "x86_64"}."""
-        values = {"version": self.version, **target}
-        return re.sub(r"\{(\w+)\}", lambda match: values[match[1]], self.asset)
-
-    def is_asset(self, name: str) -> bool:
-        """Whether a file is that of this version, for whatever target."""
-        parts = re.split(r"(\{\w+\})", self.asset)
-        known = {"{version}": re.escape(self.version)}
-        pattern = "".join(
-            known.get(part, ".+") if part.startswith("{") else re.escape(part) for part in parts
-        )
-        return re.fullmatch(pattern, name) is not None
-
-
-def read_release(path: Path, version: str | None, target: Mapping[str, str]) -> PublishedRelease:
-    """Read a release.yml, with this version in place of its own; UserError names its mistakes."""
+    `version` takes the place of its own. UserError names its mistakes.
+    """
     file = YamlFile(path, "the lines github: OWNER/NAME, version: ..., asset: ...")
     content = file.content
     file.mapping((), content, "release.yml", _RELEASE_KEYS, _RELEASE_KEYS)
@@ -141,70 +123,15 @@ def read_release(path: Path, version: str | None, target: Mapping[str, str]) -> 
         raise UserError(
             f"'{shown(chosen)}' is not a version of a release; give one such as {content['version']}"
         )
-    release = PublishedRelease(content["github"], chosen, content["asset"])
+    values = {"version": chosen, **target}
     try:
-        name = release.asset_for(target)
+        name = re.sub(r"\{(\w+)\}", lambda match: values[match[1]], content["asset"])
     except KeyError:
-        known = ", ".join(f"{{{key}}}" for key in ("version", *target))
-        file.fail(("asset",), f"'asset' may have {known} in it, not what it has: '{shown(release.asset)}'")
+        known = ", ".join(f"{{{key}}}" for key in values)
+        file.fail(("asset",), f"'asset' may have {known} in it, not what it has: '{shown(content['asset'])}'")
     if problem := name_problem(name):
         file.fail(("asset",), f"'asset' must be the name of a file, but '{shown(name)}' {problem}")
-    return release
-
-
-def get_release(release: PublishedRelease, target: Mapping[str, str], folder: Path, hint: str) -> Path:
-    """Have the file of a release that is for `target` in `folder`.
-
-    UserError says why it cannot be had, with `hint` as what the user may do instead.
-    """
-    assets, name = _assets(release, folder, hint), release.asset_for(target)
-    if name not in assets:
-        similar = [other for other in sorted(assets) if release.is_asset(other)] or sorted(assets)
-        has = f"its files are: {', '.join(similar)}" if similar else "it has no files"
-        raise UserError(f"release {release.version} of {release.repository} has no {name}; {has}")
-    asset = assets[name]
-    if asset.path.exists():
-        whole = asset.path.is_file() and asset.path.stat().st_size == asset.size
-        if not whole or (asset.checksum and asset.checksum.lower() != _checksum(asset.path)):
-            asset.path.unlink()
-    if not asset.checksum:
-        print(f"note: GitHub has no checksum of {name}; its size alone is checked", file=sys.stderr)
-    fetch([asset], hint=hint)
-    return asset.path
-
-
-def _assets(release: PublishedRelease, folder: Path, hint: str) -> dict[str, DownloadRequest]:
-    """Return the files of a release by their names; without a checksum where GitHub has none."""
-    url = f"{API}/repos/{release.repository}/releases/tags/{release.version}"
-    found = {}
-    try:
-        with Session() as session:
-            answer = b"".join(read_all(session, url, MOST_BYTES))
-        for entry in json.loads(answer)["assets"]:
-            name, size, address = entry["name"], entry["size"], entry["browser_download_url"]
-            digest = entry.get("digest") or ""
-            if not (isinstance(size, int) and all(isinstance(text, str) for text in (name, address, digest))):
-                raise TypeError
-            known = digest if re.fullmatch("sha256:[0-9a-fA-F]{64}", digest) else ""
-            found[name] = DownloadRequest(address, folder / name, size=size, checksum=known)
-    except Refused as refused:
-        if " 404 " in f"{refused} ":
-            raise UserError(
-                f"{release.repository} has no release {release.version}: "
-                f"choose another one with --version, or {hint}"
-            ) from None
-        raise UserError(f"{url} was refused: {refused}; try later, or {hint}") from None
-    except Temporary as error:
-        raise UserError(f"{url} does not answer: {error}; try again, or {hint}") from None
-    except (ValueError, TypeError, KeyError):
-        raise UserError(
-            f"{url} does not answer with the files of a release (a proxy's page?); {hint}"
-        ) from None
-    return found
-
-
-def _checksum(path: Path) -> str:
-    return f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+    return f"{GITHUB}/{content['github']}/releases/download/{chosen}/{name}"
 
 
 def get_wheel(lock: Path, folder: Path, hint: str) -> Path:

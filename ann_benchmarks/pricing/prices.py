@@ -24,13 +24,10 @@ CURRENCIES = {"USD": "$", "EUR": "€", "GBP": "£"} | dict.fromkeys(_BY_CODE.sp
 HOURS = 730.0  # of a month: 365 days in 12 parts
 _KEYS = ("label", "source", "date", "currency", "per", "hours_a_month", "instances", "storage", "notes")
 _OPTIONAL = ("hours_a_month", "storage", "notes")
-_PER = ("hour", "month")
 _INSTANCE_KEYS = ("name", "vcpus", "memory", "price", "local_storage", "local_iops", "local_throughput")
 _STORAGE_KEYS = ("name", "price", "included_iops", "included_throughput", "most_iops", "most_throughput",
                  "iops_price", "throughput_price", "least_size", "most_size")  # fmt: skip
-_LONGEST = 300  # characters of a text
-_LARGEST = 1e9
-_SMALLEST = 1e-9
+_LONGEST, _LARGEST, _SMALLEST = 300, 1e9, 1e-9  # characters of a text; numbers
 
 
 @dataclass(frozen=True)
@@ -209,7 +206,7 @@ class PriceFile(YamlFile):
         root = self.content
         self.mapping((), root, "the file of prices", _KEYS, [key for key in _KEYS if key not in _OPTIONAL])
         self.member(("currency",), root["currency"], "currency", CURRENCIES)
-        self.member(("per",), root["per"], "unit of time", _PER)
+        self.member(("per",), root["per"], "unit of time", ("hour", "month"))
         hours = self.number(("hours_a_month",), root.get("hours_a_month", HOURS))
         if not 600 <= hours <= 744:
             self.fail(("hours_a_month",), f"a month has 600 to 744 hours, not {hours:g}")

@@ -25,9 +25,8 @@ from ann_benchmarks.common.host import allow_files, host_facts
 from ann_benchmarks.definitions.definition import plugin_class
 from ann_benchmarks.jobs.events import Failure, Finished, Located
 from ann_benchmarks.jobs.job import JobRequest
-from ann_benchmarks.measure.job import carry_out
+from ann_benchmarks.measure.job import carry_out, measure_sample
 from ann_benchmarks.measure.rounds import Contenders, Enter, RoundsRequest
-from ann_benchmarks.measure.sample import measure_sample
 
 from .variables import plugin_environment
 from .worker import LOCATION, VERSIONS, Question, SampleRequest, death_of, failure_of

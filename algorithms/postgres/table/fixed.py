@@ -104,12 +104,10 @@ class VectorColumn(FixedColumn):
 
     @property
     def layout(self) -> np.dtype[Any]:
-        """Dimensions, zero, values."""
         values = self.element.newbyteorder(">")
         return np.dtype([("dimension", ">i2"), ("unused", ">i2"), ("values", values, (self.dimension,))])
 
     def begin(self, out: np.ndarray[Any, Any]) -> None:
-        """Fill in the dimension."""
         out["dimension"] = self.dimension
 
     def row_encoder(
@@ -183,11 +181,9 @@ class BitColumn(FixedColumn):
 
     @property
     def layout(self) -> np.dtype[Any]:
-        """The number of bits, and bytes."""
         return np.dtype([("bits", ">i4"), ("values", np.uint8, (-(-self.dimension // 8),))])
 
     def begin(self, out: np.ndarray[Any, Any]) -> None:
-        """Fill in the number of bits."""
         out["bits"] = self.dimension
 
     def values_of(self, block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -224,7 +220,6 @@ class SetColumn(BitColumn):
         return cls(len(items) + SPARE_BITS, items)
 
     def rows(self, train: Any) -> "SetRows":
-        """Return sets as rows of bools."""
         return SetRows(self, train)
 
     def bits_of(self, row: Any) -> np.ndarray[Any, Any]:

@@ -107,11 +107,9 @@ class IntegerKind(FixedKind):
     oid, operator_class = 20, "int8_ops"
 
     def binary(self, value: Any) -> bytes:
-        """Return eight bytes."""
         return packed(">q", value, value, self.element)
 
     def literal(self, value: Any) -> str:
-        """Write the number."""
         self.binary(value)  # raises for a value of another kind
         return f"'{value}'::bigint"
 
@@ -135,7 +133,6 @@ class TimestampKind(FixedKind):
         return given - _EPOCH
 
     def binary(self, value: Any) -> bytes:
-        """Return eight bytes."""
         return packed(">q", value - _EPOCH, value, self.element)
 
     def literal(self, value: Any) -> str:
@@ -166,7 +163,6 @@ class TextKind(ColumnKind):
         return content
 
     def literal(self, value: Any) -> str:
-        """Write it in quotes."""
         text = self.binary(value).decode().replace("\\", "\\\\").replace("'", "\\'")
         return f"E'{text}'::text"
 
@@ -191,7 +187,6 @@ class LabelsKind(ColumnKind):
     operators = ("contains", "in")
 
     def binary(self, value: Any) -> bytes:
-        """Return four bytes."""
         return packed(">i", value, value, self.element)
 
     def literal(self, value: Any) -> str:
@@ -267,7 +262,6 @@ class SmallLabelsKind(LabelsKind):
     oid = 21
 
     def binary(self, value: Any) -> bytes:
-        """Return two bytes."""
         return packed(">h", value, value, self.element)
 
     def pieces(self, values: Any, place: Callable[[int], str]) -> list[Any]:

@@ -75,7 +75,6 @@ class HDF5Dataset(Dataset):
         return super().row_values
 
     def train_rows(self) -> Rows:
-        """The training rows as they lie in the file."""
         # Vectors of zeros are let pass under angular: published files have some.
         return checked(open_rows(self.path, "train"))
 
@@ -84,13 +83,11 @@ class HDF5Dataset(Dataset):
         return self._sets("train") if self.attrs["type"] == "sparse" else plug_in_array(self.train_rows())
 
     def test(self) -> np.ndarray | list[np.ndarray]:
-        """The queries, in the same form as the training rows."""
         if self.attrs["type"] == "sparse":
             return self._sets("test")
         return plug_in_array(open_rows(self.path, "test"))
 
     def published_truth(self) -> TrueNeighbors | None:
-        """The neighbours and distances in the file."""
         if not self.has_published_truth:
             return None
         has_distances = self._has_distances and "distances" in self
@@ -140,19 +137,15 @@ class SparseDataset(Dataset):
         return self._train
 
     def train(self) -> Any:
-        """All vectors in memory: SparseVectors."""
         return self._train.read(0, len(self._train))
 
     def test(self) -> Any:
-        """The queries in memory: SparseVectors."""
         return self._test.read(0, len(self._test))
 
     def published_truth(self) -> TrueNeighbors | None:
-        """The neighbours and distances in the file."""
         return TrueNeighbors(self._truth[0], self._truth[1], self.name) if self.has_published_truth else None
 
     def close(self) -> None:
-        """Close the files."""
         self._train.close()
         self._test.close()
 

@@ -173,7 +173,6 @@ class PartsDataset(Dataset):
         return [path for path in self.parts.files(self.data) if path.exists()]
 
     def train_rows(self) -> Rows:
-        """The vectors as they lie on disk."""
         return self._train
 
     def train(self) -> np.ndarray:
@@ -181,7 +180,6 @@ class PartsDataset(Dataset):
         return plug_in_array(self._train)
 
     def test(self) -> np.ndarray:
-        """The queries as float32 (or bool)."""
         rows = np.asarray(self._test[:])
         return rows if rows.dtype == np.bool_ else rows.astype(np.float32)
 
@@ -226,7 +224,6 @@ class PartsDataset(Dataset):
         return parquet_ids(originals)
 
     def close(self) -> None:
-        """Close the files."""
         self._train.close()
         self._test.close()
 

@@ -28,7 +28,6 @@ from .queries import TrueNeighbors
 
 QUERIES, SLOW_QUERIES = 100, 10  # looked up in sampled rows; fewer where rows are slow to read
 DEPTH, ALL = 10, -1  # the neighbour of every query whose distance is computed: as many as are requested
-SPREAD = 10  # neighbours of the queries that are searched for
 SAMPLE_BYTES, PIECE_BYTES = 2**24, 2**18  # of the sampled rows, and of one piece of them
 SAMPLE_SECONDS = 20.0  # then the sample is as large as it is
 MOST_MISSING = 0.005  # share of the true neighbours that a file may lack for rounding
@@ -88,8 +87,8 @@ def checked_depths(path: Path, files: Sequence[Path]) -> list[int]:
 def write_check(path: Path, files: Sequence[Path], checked: CheckedTruth) -> None:
     """Store that true neighbours are right; where that is not possible, they are checked again next time."""
     depths = [*checked_depths(path, files), checked.depth]
-    content = {"files": _stamps(path, files), "depths": depths, "extent": checked.extent}
     with suppress(OSError, UserError), atomic_path(path) as temporary:
+        content = {"files": _stamps(path, files), "depths": depths, "extent": checked.extent}
         temporary.write_text(json.dumps(content, indent=1))
 
 
@@ -119,8 +118,7 @@ def check_truth(dataset: Any, truth: TrueNeighbors, depth: int = DEPTH) -> Check
         if have_0.any():
             raise _refusal(dataset, f"they seem to be numbered from 1, but {_query(ids == 0)} names row 0")
         truth = replace(truth, neighbors=lower)
-    least = int((ids >= 0).sum(axis=1).min())
-    if least < ids.shape[1]:
+    if (least := int((ids >= 0).sum(axis=1).min())) < ids.shape[1]:
         corrections.append(f"-1 for missing neighbours: {least} of each query will be used")
     if truth.distances is not None:
         corrections = [*_conventions(dataset, truth, sample.numbers, depth), *corrections]
@@ -275,8 +273,8 @@ def _chosen(queries: Any, numbers: np.ndarray) -> Any:
 
 
 def _spread(k: int) -> np.ndarray:
-    """Return the places of SPREAD of k neighbours, the first and the last among them."""
-    return np.unique(np.linspace(0, k - 1, min(SPREAD, k), dtype=np.int64))
+    """Return the places of 10 of k neighbours, the first and the last among them."""
+    return np.unique(np.linspace(0, k - 1, min(10, k), dtype=np.int64))
 
 
 def _ascends(distances: np.ndarray) -> bool:
@@ -287,9 +285,7 @@ def _ascends(distances: np.ndarray) -> bool:
 def _sampled_rows(train: Any, row_bytes: int) -> tuple[Any, np.ndarray]:
     """Read pieces from all over the rows, or all of a few; return them and their numbers, ascending."""
     piece = max(1, PIECE_BYTES // max(1, row_bytes))
-    pieces = -(-len(train) // piece)
-    most = max(1, SAMPLE_BYTES // PIECE_BYTES)
-    chosen = np.random.default_rng(0).permutation(pieces)[:most] if pieces > most else np.arange(pieces)
+    chosen = np.random.default_rng(0).permutation(-(-len(train) // piece))[: SAMPLE_BYTES // PIECE_BYTES]
     found: dict[int, Any] = {}
     deadline = time.monotonic() + SAMPLE_SECONDS
     for number in tqdm(chosen, "checking the true neighbours", unit="piece", delay=1, disable=None):

@@ -167,15 +167,12 @@ class _ChosenRows(Rows):
         self.shape, self.dtype = (len(numbers), array.shape[1]), array.dtype
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Return rows, in an array of their own."""
         return self._array[self._numbers[start:stop]]
 
     def take(self, numbers: np.ndarray) -> np.ndarray:
-        """Return rows, in an array of their own."""
         return self._array[self._numbers[numbers]]
 
     def row_name(self, row: int) -> str:
-        """Say which row this is of all, for an error."""
         return self._row_name(int(self._numbers[row]))
 
 

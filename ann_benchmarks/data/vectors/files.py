@@ -37,7 +37,6 @@ class FlatRows(Rows):
         _require_whole(self, offset, file.size)
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Return rows, in an array of their own."""
         rows = np.empty((stop - start, self.shape[1]), self._stored)
         self._fill(rows, start, stop)
         return rows if self._stored.isnative else rows.byteswap(inplace=True).view(self.dtype)
@@ -65,7 +64,6 @@ class FlatRows(Rows):
                 return np.memmap(self.paths[0], mode="r", **place)  # type: ignore[call-overload]
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
@@ -121,7 +119,6 @@ class TexmexRows(FlatRows):
         )
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Return rows, without their prefixes."""
         rows = np.empty((stop - start, self.shape[1]), self._stored)
         size = max(1, BLOCK_BYTES // self._row_bytes)
         for first in range(start, stop, size):
@@ -154,7 +151,6 @@ class StoredRows(LockedRows):
         self.paths, self._load = (path.absolute(),), load
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Return rows, in an array of their own."""
         with self._lock, reading(row_range(self.label, start, stop)):
             if self._loaded is None:
                 self._loaded = self._load()

@@ -100,7 +100,6 @@ class ParquetRows(LockedRows):
         return 0
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Return rows, in an array of their own."""
         rows = np.empty((stop - start, self.shape[1]), self.dtype)
         if not len(rows):
             return rows

@@ -111,7 +111,6 @@ class ArrayRows(Rows):
         self.label, self.shape, self.dtype = label, array.shape, array.dtype
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Return a view, if the array gives one."""
         return np.asarray(self._array[start:stop])
 
     def take(self, numbers: np.ndarray) -> np.ndarray:
@@ -119,7 +118,6 @@ class ArrayRows(Rows):
         return super().take(numbers) if self.mapped() is None else self._array[numbers]
 
     def mapped(self) -> np.ndarray | None:
-        """Return the array itself."""
         return self._array if isinstance(self._array, np.ndarray) else None
 
 
@@ -172,7 +170,6 @@ class JoinedRows(LockedRows):
         self.paths = tuple(path for part in filled for path in part.paths)
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Return rows, in an array of their own."""
         number = self._number(start)
         pieces: list[np.ndarray] = []
         while start < stop or not pieces:
@@ -182,7 +179,6 @@ class JoinedRows(LockedRows):
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def take(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the rows of these numbers, each part read once."""
         numbers = np.asarray(numbers)
         found = np.empty((len(numbers), self.shape[1]), self.dtype)
         part_of = np.searchsorted(self._starts, numbers, side="right") - 1
@@ -192,7 +188,6 @@ class JoinedRows(LockedRows):
         return found
 
     def mapped(self) -> np.ndarray | None:
-        """Return the map of a single part."""
         return self._parts[0].mapped() if len(self._parts) == 1 else None
 
     def fingerprint(self) -> str:
@@ -201,12 +196,10 @@ class JoinedRows(LockedRows):
         return hashlib.blake2b("".join(parts).encode(), digest_size=16).hexdigest() if all(parts) else ""
 
     def row_name(self, row: int) -> str:
-        """Say which row of which part this is."""
         number = self._number(row)
         return self._parts[number].row_name(row - self._starts[number])
 
     def close(self) -> None:
-        """Close the files of all parts."""
         for part in self._parts:
             part.close()
 
@@ -240,15 +233,12 @@ class FirstRows(Rows):
         self.shape = (len(rows) if count is None else count), rows.shape[1]
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Return rows that are good."""
         return self._good(self._rows.read(start, stop), range(start, stop))
 
     def take(self, numbers: np.ndarray) -> np.ndarray:
-        """Return rows that are good."""
         return self._good(self._rows.take(numbers), numbers)
 
     def mapped(self) -> np.ndarray | None:
-        """Return the beginning of the others' map."""
         rows = self._rows.mapped()
         return None if rows is None else rows[: len(self)]
 
@@ -258,11 +248,9 @@ class FirstRows(Rows):
         return f"first {len(self)} of {whole}" if whole and len(self) < len(self._rows) else whole
 
     def row_name(self, row: int) -> str:
-        """Say which row this is, as the others do."""
         return self._rows.row_name(row)
 
     def close(self) -> None:
-        """Close the others' files."""
         self._rows.close()
 
     def _good(self, block: np.ndarray, numbers: Sequence[int] | np.ndarray) -> np.ndarray:

@@ -121,7 +121,6 @@ class ChosenRows(Rows):
         return np.asarray(self._rows[first:last])[chosen - first]
 
     def row_name(self, row: int) -> str:
-        """Say which row this is, as the others do."""
         return str(self._rows.row_name(int(self._numbers[row])))
 
 

@@ -1,7 +1,10 @@
 """A workload from its table to its record, and rows inserted one by one as fast as they go."""
 
-from collections.abc import Callable, Iterator
-from contextlib import closing
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -10,18 +13,19 @@ from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.data.datasets import Dataset
 from ann_benchmarks.jobs.events import Event, WorkloadDone
 from ann_benchmarks.jobs.job import JobRequest
-from ann_benchmarks.load.request import Load
+from ann_benchmarks.load.request import Load, poisson_arrivals
 from ann_benchmarks.load.spans import active_span, closed_loop
+from ann_benchmarks.load.workload import KINDS
 from ann_benchmarks.monitoring import Phases
-from ann_benchmarks.plugin import Changes, Plugin, Writable
+from ann_benchmarks.plugin import Changes, Plugin, Writable, Writers, Writes, client_facts
 from ann_benchmarks.results.records import write_record
 from ann_benchmarks.results.remarks import remarks
 
 from ..loaded_point import LoadedPoint
-from .over_time import Span, Times, rate_of, run_together, writes_of
-from .queries import QueryClients, measure_queries
+from .over_time import Span, Times, rate_of, run_together, times_of, writes_of
+from .queries import QueryClients, joined, measure_queries
+from .table_state import DELETE, Planned
 from .work import Work
-from .writes import BLOCK_BYTES, check_room, writing
 
 
 def run_workload(
@@ -129,3 +133,160 @@ def _writer_facts(facts: dict[str, object]) -> dict[str, object]:
         return name
 
     return {named(name): value for name, value in facts.items()}
+
+
+SEGMENTS = 5  # at whose ends nobody writes, for as long as it takes to tell the recall
+BLOCK_BYTES = 1 << 20
+SURE = 5.0  # standard deviations by which more writes may come than are expected
+SEED = 917
+
+
+def check_room(work: Work) -> None:
+    """Raise UserError where the dataset has too few rows for what is to be written."""
+    workload = work.workload
+    assert workload.rate is not None
+    writes = workload.rate * workload.seconds / SEGMENTS
+    most = writes + SURE * math.sqrt(writes)
+    insert, update, delete = (workload.mix.share(kind) for kind in KINDS)
+    there, unused = float(work.loaded), float(work.rows - work.loaded)
+    for _ in range(SEGMENTS):
+        if most * (insert + update) > unused or most * (update + delete) > there - work.job.count:
+            raise UserError(
+                f"{work.job.dataset} has too few rows for {workload.seconds:g} s of {workload.rate:g} writes"
+                f" a second: {work.loaded:,} are loaded, {work.rows - work.loaded:,} are left to write; give"
+                " another --loaded, a lower --write-rate, a shorter --duration, or a larger dataset"
+            )
+        there += writes * (insert - delete)
+        unused -= writes * (insert - delete)
+
+
+@dataclass
+class _Seen:
+    """What the segments have measured so far, and what came and was not begun."""
+
+    queries: list[Span] = field(default_factory=list)
+    writes: dict[str, list[Span]] = field(default_factory=lambda: {kind: [] for kind in KINDS})
+    facts: list[dict[str, Any]] = field(default_factory=list)
+    came: int = 0
+    due: np.ndarray = field(default_factory=lambda: np.empty(0))  # s from the start of the next segment
+    kinds: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+
+def writing(work: Work, clients: QueryClients, table: Writable) -> None:
+    """Write at the rate while clients ask; what is not begun in one segment is begun in the next."""
+    began, seen = work.timeline.now, _Seen()
+    with ExitStack() as stack:
+        stack.enter_context(work.monitor.phase("writing"))
+        writers = stack.enter_context(closing(table.open_writers(work.workload.writers, beside_queries=True)))
+        bar = stack.enter_context(work.bar("writing"))
+        table.checkpoint()
+        for number in range(SEGMENTS):
+            _let_come(work, number, seen)
+            _write(work, table, clients, writers, bar, seen)
+            recalls = clients.recalls()
+            work.timeline.tell_recall(float(recalls.mean()))
+    rates = {
+        kind: rate_of(spans, -seen.due[seen.kinds == KINDS.index(kind)])
+        for kind, spans in seen.writes.items()
+        if work.workload.mix.share(kind)
+    }
+    if len(seen.due):
+        work.note(
+            f"the rate was not kept: {len(seen.due):,} of {seen.came:,} writes were still waiting at the end:"
+            " give more --writers, or a lower --write-rate"
+        )
+    work.add_phase(
+        table,
+        recalls,
+        name="writing",
+        start=began,
+        seconds=work.timeline.now - began,
+        queries=rate_of(seen.queries),
+        writes=rates,
+        facts=joined(seen.facts),
+    )
+
+
+def _let_come(work: Work, number: int, seen: _Seen) -> None:
+    """Draw what comes in a segment: a Poisson process, and the kinds by their shares."""
+    workload = work.workload
+    assert workload.rate is not None
+    due = poisson_arrivals(workload.rate, workload.seconds / SEGMENTS, [SEED, number])
+    draw = np.random.default_rng([SEED, number, 1])
+    kinds = draw.choice(len(KINDS), len(due), p=np.array(workload.mix.shares) / 100)
+    seen.came += len(due)
+    seen.due, seen.kinds = np.concatenate((seen.due, due)), np.concatenate((seen.kinds, kinds))
+
+
+def _write(
+    work: Work,
+    table: Writable,
+    clients: QueryClients,
+    writers: Writers,
+    bar: Any,
+    seen: _Seen,
+) -> None:
+    """Make the changes that came, and know which were made."""
+    seconds = work.workload.seconds / SEGMENTS
+    sizes: list[tuple[float, float]] = []
+    before = len(seen.facts)
+    planned = work.state.plan(seen.due, seen.kinds, np.random.default_rng([SEED, before, 2]))
+
+    def tick(now: float) -> None:
+        if not sizes or now - sizes[-1][0] >= work.timeline.window:
+            sizes.append((now, table.sizes()["index_size"]))
+        bar.set_postfix_str(f"{writers.count() / max(now, 1e-9):,.1f} writes/s", refresh=False)
+        bar.update((before + min(now / seconds, 1.0)) / SEGMENTS - bar.n)
+
+    with work.subject.watched() as watch:
+        clients.prepare(seconds)
+        writers.prepare_changes(_changes(work, planned), len(planned), seconds, has_due=True)
+        with watch.running():
+            start = run_together([clients.clients, writers], tick)
+        answers, written = clients.clients.answers(), writers.written()
+        facts = watch.facts(sum(len(given.numbers) for given in [*answers, *written]))
+        facts |= client_facts(clients.clients)
+    sizes.append((seconds, table.sizes()["index_size"]))
+    measured = closed_loop(answers, facts)
+    queried, wrote = times_of(answers, start), writes_of(written, start)
+    numbers = np.concatenate([given.numbers for given in written])
+    done = np.concatenate([given.done for given in written])
+    waiting = np.setdiff1d(np.arange(len(seen.due)), numbers)
+    work.state.apply(planned.part(numbers[done]))
+    work.state.give_back(planned.part(waiting[waiting < len(planned)]))
+    seen.due, seen.kinds = seen.due[waiting] - seconds, seen.kinds[waiting]
+    work.timeline.add(seconds, queried, wrote, sizes)
+    seen.queries.append(Span(seconds, queried, 1 / measured.seconds_per_query))
+    for place, kind in enumerate(KINDS):
+        of_kind = planned.kinds[numbers] == place
+        times = Times(wrote.ends[of_kind], wrote.seconds[of_kind], int(np.count_nonzero(of_kind & ~done)))
+        seen.writes[kind].append(Span(seconds, times, len(times.ends) / seconds))
+    seen.facts.append({**measured.facts, **_lateness(written)})
+
+
+def _changes(work: Work, planned: Planned) -> Iterator[Changes]:
+    """Give the vectors of the changes, some of them at a time."""
+    dimension = work.train.shape[1]
+    step = max(BLOCK_BYTES // (4 * dimension), 1)
+    for first in range(0, len(planned), step):
+        part = planned.part(np.arange(first, min(first + step, len(planned))))
+        # Nobody looks at the vector of a row to delete.
+        vectors = work.train.take(np.where(part.kinds == DELETE, 0, part.rows))
+        yield Changes(part.due, part.kinds, part.ids, vectors)
+
+
+def _lateness(written: Sequence[Writes]) -> dict[str, Any]:
+    """Say whether writers kept up: by how much those that were free were late, how often none was free."""
+    late, none_free = [], []
+    for given in written:
+        if len(given.sent):
+            assert given.due is not None
+            free = np.concatenate([[-np.inf], given.answered[:-1]])
+            late.append(given.sent - np.maximum(given.due, free))
+            none_free.append(free > given.due)
+    if not late:
+        return {}
+    return {
+        "writers_late_seconds": float(np.median(np.concatenate(late))),
+        "writers_all_busy_share": float(np.mean(np.concatenate(none_free))),
+    }
