@@ -83,17 +83,12 @@ def parse_arguments() -> argparse.Namespace:
     queries.add_argument(
         "--queries", type=positive_int, help=f"how many rows become queries (default {QUERIES})"
     )
-    own.add_argument(
-        "--query-source",
-        choices=["held-out", "rows"],
-        help="held-out (default): rows that become queries leave the training set; rows: they stay in it",
-    )
+    source = "held-out (default): rows that become queries leave the training set; rows: they stay in it"
+    own.add_argument("--query-source", choices=["held-out", "rows"], help=source)
     own.add_argument(
         "--distance", metavar="METRIC", help=f"{', '.join(METRICS)}; cosine, l2 and dot are understood"
     )
-    own.add_argument(
-        "--seed", type=seed, default=1, help="chooses the rows that become queries (default %(default)s)"
-    )
+    own.add_argument("--seed", type=seed, default=1, help="chooses these rows (default %(default)s)")
     own.add_argument(
         "--in-place",
         action="store_true",
