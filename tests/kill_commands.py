@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ann_benchmarks.installing.export import CHECKOUT_MARKS
+from ann_benchmarks.installing.main import CHECKOUT_MARKS
 
 from .plotting_data import make_result
 from .programs import write_config

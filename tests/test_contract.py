@@ -20,7 +20,7 @@ import pytest
 
 from ann_benchmarks.common.layout import DEFINITIONS_FOLDER
 from ann_benchmarks.data.datasets.generated import write_random
-from ann_benchmarks.installing.export import export
+from ann_benchmarks.installing.main import export
 
 from .conftest import make_dataset
 from .postgres_fixtures import clustered, copied

@@ -16,7 +16,7 @@ import yaml
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.layout import DEFINITIONS_FOLDER
-from ann_benchmarks.installing.export import content_of, export
+from ann_benchmarks.installing.main import content_of, export
 
 from .test_contract import ALGORITHMS, PLUGINS, THEIR_PYTHON, needs_checkout, run, stand_in, their_copy
 
@@ -184,7 +184,7 @@ AGAIN_AND_AGAIN = """
 import shutil
 import sys
 from pathlib import Path
-from ann_benchmarks.installing.export import export
+from ann_benchmarks.installing.main import export
 print("ready", file=sys.stderr, flush=True)
 while True:
     for definitions in sys.argv[2:]:

@@ -20,8 +20,7 @@ from ann_benchmarks.fields.series import Series
 from ann_benchmarks.run import checks
 from ann_benchmarks.run.checks import EXCLUSIONS, NEEDS, check_request, is_given
 from ann_benchmarks.run.command_line import make_parser
-from ann_benchmarks.run.request import Request, read_request
-from ann_benchmarks.run.server_url import take_url, variables_of
+from ann_benchmarks.run.request import Request, read_request, take_url, variables_of
 
 SESSION, TRANSACTION = POOLERS
 ELSEWHERE = "--scheduler tcp://127.0.0.1:1"
@@ -299,7 +298,7 @@ def test_stored_command_lines_have_no_password(
     words: str, stored: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", shlex.split(words))
-    monkeypatch.setattr("ann_benchmarks.run.server_url.variables_of", lambda url: {})
+    monkeypatch.setattr("ann_benchmarks.run.request.variables_of", lambda url: {})
     kept = take_url(sys.argv[1:], "--local")
     assert sys.argv[1:] == shlex.split(stored)
     assert ("hush" in str(kept)) == ("hush" in words and "--url" not in words)

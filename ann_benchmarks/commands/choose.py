@@ -20,7 +20,7 @@ from ann_benchmarks.experiments.carrying_out import carry_out
 from ann_benchmarks.experiments.report import report_experiment
 from ann_benchmarks.experiments.schema import Options
 from ann_benchmarks.run.command_line import make_parser
-from ann_benchmarks.run.server_url import LOCAL, take_url
+from ann_benchmarks.run.request import LOCAL, take_url
 
 from .from_postgres import add_table_options, copied_vectors
 

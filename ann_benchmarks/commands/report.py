@@ -25,7 +25,7 @@ from ann_benchmarks.pricing.costs import cost_request
 from ann_benchmarks.reporting.chapters import FOLDER, ReportOptions, bundle_results, report_results
 from ann_benchmarks.results.metrics import TARGET_RECALL
 from ann_benchmarks.run.command_line import make_parser
-from ann_benchmarks.run.server_url import take_url
+from ann_benchmarks.run.request import take_url
 
 
 def main() -> None:

@@ -53,8 +53,7 @@ from ann_benchmarks.run.containers.asking import container_locator
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect
 from ann_benchmarks.run.execute import Executor, Workplace
 from ann_benchmarks.run.plan import Plan, forecast, make_plan
-from ann_benchmarks.run.request import Request, read_request
-from ann_benchmarks.run.server_url import take_url
+from ann_benchmarks.run.request import Request, read_request, take_url
 from ann_benchmarks.run.whereabouts import Locator, WorkersHere
 from ann_benchmarks.run.worker import JobOutcome, Simulation
 from tiers.options import is_optional, possible_conditions, requested_simulation

@@ -14,7 +14,7 @@ from ..servers import machine
 from ..session.session import AnswerMeans
 from ..session.statement import QueryStatement
 from .group import MOST_A_SECOND, ProcessGroup
-from .sample import EVEN, own_places
+from .member import EVEN, own_places
 from .serving import HAS_EPOLL, become_clients
 from .work import ARRIVAL, ClientRun, InOrder, WhenDue, write_all, write_parameters
 

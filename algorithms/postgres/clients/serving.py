@@ -23,8 +23,7 @@ from psycopg import pq
 
 from ..session.session import STATEMENT, AnswerMeans, QuerySession, open_session
 from ..session.statement import QueryStatement
-from .member import MemberError, MemberProcess, MemberRun, become_members
-from .sample import RawSample
+from .member import MemberError, MemberProcess, MemberRun, RawSample, become_members
 from .work import ARRIVAL, InOrder, WhenDue, read_parameters
 
 HAS_EPOLL = hasattr(select, "epoll")  # without it, each process serves one connection
