@@ -85,14 +85,15 @@ def test_what_comes_along_can_be_read(path, is_mini, options):
     assert is_mini or not [step for step in experiment.steps if step.skip]
 
 
-def test_what_no_step_can_run_without_ends_the_experiment(tmp_path):
+@pytest.mark.parametrize("end", [NoDefinitionRuns("the folder is in use"), Ended(signal.SIGTERM)])
+def test_what_no_step_can_run_without_ends_the_experiment(tmp_path, end):
     ran = []
 
     def run_step(args):
         ran.append(args)
-        raise NoDefinitionRuns("the folder is in use")
+        raise end
 
-    with pytest.raises(NoDefinitionRuns):
+    with pytest.raises(type(end)):
         carry_out(["--experiment", str(written(tmp_path, SMALL)), "--local"], make_parser(), run_step)
     assert len(ran) == 1
 
@@ -278,18 +279,6 @@ def test_a_damaged_record_is_left_out(tmp_path, monkeypatch, capsys):
     assert f"skipped {places[0]}: cannot be read" in capsys.readouterr().err
 
 
-def test_termination_ends_all_steps(tmp_path):
-    path, seen = written(tmp_path, SMALL), []
-
-    def run_that_is_ended(args):
-        seen.append(args)
-        raise Ended(signal.SIGTERM)
-
-    with pytest.raises(Ended):
-        carry_out(["--experiment", str(path), "--local"], make_parser(), run_that_is_ended)
-    assert len(seen) == 1
-
-
 def test_what_the_command_line_says_wins(tmp_path):
     path = written(tmp_path, SMALL[: SMALL.index("- name: second")])
     done = run(tmp_path, "--experiment", path, "--dataset", "clustered-300-4-euclidean")
@@ -388,17 +377,27 @@ def test_what_is_not_there_is_not_measured(more):
 
 
 def test_selections():
+    generic = {"plan_cache_mode": "force_generic_plan"}
+    near = point("c", 1.0, filter="near:0.01")
+    definition = replace(near.job.definition, settings=generic)
     points = [
         point("a", 1.0, query=("38,76", 1.9), clients=32, tier_disk="gp3"),
         point("b", 1.0, ({"M": 8, "e": 4},)),
+        point("c", 1.0, filter="uniform:0.01"),
+        replace(near, job=replace(near.job, definition=definition)),
     ]
     for selection, chosen in (
         ({"build": {"M": 8}}, [1]),
         ({"build": {"M": 8, "e": 5}}, []),
         ({"query": ["38,76", 1.9]}, [0]),
-        ({"clients": [1, 2]}, [1]),
+        ({"algorithm": ["a", "b"], "clients": [1, 2]}, [1]),
         ({"disk": "gp3", "clients": 32}, [0]),
         ({"algorithm": ["a", "b"]}, [0, 1]),
+        ({"filter": "uniform:0.01"}, [2]),
+        ({"filter": ["uniform:0.01", "near:0.01"]}, [2, 3]),
+        ({"filter": ""}, [0, 1]),
+        ({"setting": generic}, [3]),
+        ({"setting": generic, "filter": "uniform:0.01"}, []),
     ):
         assert selected(selection, points) == [points[i] for i in chosen]
 
@@ -475,22 +474,6 @@ def test_the_demo_has_its_rounds_in_time_on_a_slow_machine(options):
     a_round = sum(0.7 + 1000 * (3e-4 + 1e-5 * depth) for depth in depths)
     assert FEWEST_ROUNDS * a_round < read_time(step.arguments[step.arguments.index("--budget") + 1])
     assert FEWEST_ROUNDS * 2 * a_round < 100  # of four minutes, with a build and all that is installed
-
-
-def test_a_point_is_selected_by_its_filter_and_its_setting():
-    one, other = (point("a", 1.0, filter=name) for name in ("uniform:0.01", "near:0.01"))
-    definition = replace(other.job.definition, settings={"plan_cache_mode": "force_generic_plan"})
-    other = replace(other, job=replace(other.job, definition=definition))
-    points = [one, other, point("a", 1.0)]
-    generic = {"plan_cache_mode": "force_generic_plan"}
-    for selection, chosen in (
-        ({"filter": "uniform:0.01"}, [0]),
-        ({"filter": ["uniform:0.01", "near:0.01"]}, [0, 1]),
-        ({"filter": ""}, [2]),
-        ({"setting": generic}, [1]),
-        ({"setting": generic, "filter": "uniform:0.01"}, []),
-    ):
-        assert selected(selection, points) == [points[i] for i in chosen]
 
 
 def test_given_filters_replace_those_of_a_step(options):

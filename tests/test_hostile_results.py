@@ -56,9 +56,7 @@ def other(good: Path) -> Path:
 
 def test_no_command_fails_on_a_sample_of_hostile_results():
     cases = sampled(every_case(30), 40, 4)
-    assert attack(cases, ["export", "list", "show table", "compare"]) == {
-        command: [] for command in ("export", "list", "show table", "compare")
-    }
+    assert attack(cases, ["export", "list", "compare"]) == {"export": [], "list": [], "compare": []}
 
 
 @pytest.mark.parametrize("command", ["plot", "report", "site", "plot --monitoring"])

@@ -72,18 +72,19 @@ FORMS: list[tuple[str, Any, Any, tuple[Any, ...], dict[str, float]]] = [
     (VECTORCHORD, VectorChordGraph, GRAPH | {"form": "halfvec"}, (200, 2), {"euclidean": 0.9}),
     (VECTORCHORD, VectorChordGraph, GRAPH | {"form": "rabitq8"}, (200, 2), {"angular": 0.8}),
     *(
-        (server, VectorChord, arguments, query, {"euclidean": 0.94, "angular": 0.94, "ip": 0.94})
-        for server in (VECTORCHORD, OLD_VECTORCHORD)
-        for arguments, query in (
-            ({}, ("", 1.9)),  # a bound that a few codes exceed
-            ({"lists": 30, "residual_quantization": True}, (30, 1.9)),
+        (server, VectorChord, arguments, query, dict.fromkeys(metrics, 0.94))
+        for arguments, query, metric in (
+            ({}, ("", 1.9), "euclidean"),  # a bound that a few codes exceed
+            ({"lists": 30, "residual_quantization": True}, (30, 1.9), "angular"),
             (
                 {"lists": [5, 60], "kmeans_algorithm": "hierarchical", "sampling_factor": 64, "pin": 2},
                 ("5,60",),
+                "ip",
             ),
-            ({"lists": 30, "rerank_in_table": True, "kmeans_algorithm": "lloyd"}, (30,)),
-            ({"lists": 30, "form": "halfvec", "kmeans_dimension": 16, "kmeans_iterations": 5}, ([30],)),
+            ({"lists": 30, "rerank_in_table": True, "kmeans_algorithm": "lloyd"}, (30,), "euclidean"),
+            ({"lists": 30, "form": "halfvec", "kmeans_dimension": 16, "kmeans_iterations": 5}, ([30],), "ip"),
         )
+        for server, metrics in ((VECTORCHORD, ("euclidean", "angular", "ip")), (OLD_VECTORCHORD, [metric]))
     ),
 ]  # fmt: skip
 
@@ -171,10 +172,7 @@ def test_all_share_one_table_and_only_the_index_under_test_is_planned(
         with fitted(algorithm, TRAIN, *query) as facts, current.connect() as connection:
             tables.add((algorithm.table_name, facts["load_time"]))
             assert index_of_plan(planned(algorithm, QUERIES[0], K)) == algorithm.index_name
-            sql = (
-                "SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = %s::regclass AND indisvalid"
-            )
-            valid = connection.execute(sql, [algorithm.table_name]).fetchall()
+            valid = connection.execute(VALID_INDEXES, [algorithm.table_name]).fetchall()
             assert [name for (name,) in valid] == [name for name in [algorithm.index_name] if name]
     assert len(tables) == 1
 
