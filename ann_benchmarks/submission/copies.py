@@ -22,7 +22,7 @@ from ann_benchmarks.common.files import open_regular
 from ann_benchmarks.common.hdf5 import open_hdf5_file
 from ann_benchmarks.common.text import DAMAGE, reason_of
 
-from .files import files_in, opened
+from .files import files_in, read_bytes
 from .patterns import IN_WORDS
 from .private import Private
 
@@ -143,11 +143,7 @@ def private_in_file(
         with open_hdf5(path) as file:
             texts = [*_hdf5_texts(file), ("among its bytes", _text_beside_arrays(path, file))]
     else:
-        with opened(path) as opened_file:
-            content = opened_file.read(MOST_SEARCHED_BYTES + 1)
-        if len(content) > MOST_SEARCHED_BYTES:
-            raise UserError(f"has more than {MOST_SEARCHED_BYTES >> 20} MiB, which are not searched")
-        texts = list(_texts(path, content))
+        texts = list(_texts(path, read_bytes(path, MOST_SEARCHED_BYTES)))
     for where, text in texts:
         # Of UTF-16, every second byte is 0.
         for one in {text, html.unescape(text), "\n".join(_inner_texts(text)), text.replace("\0", "")}:

@@ -99,14 +99,19 @@ def opened(path: Path) -> IO[bytes]:
     return open_regular(path, os.O_NOFOLLOW)
 
 
+def read_bytes(path: Path, most: int) -> bytes:
+    """Return what a file holds; UserError beyond `most` bytes, OSError where it cannot be read."""
+    with opened(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise UserError(f"has more than {most >> 20} MiB")
+    return content
+
+
 def read_text(path: Path) -> str:
     """Return a text; UserError where it cannot be read within bounds."""
     try:
-        with opened(path) as file:
-            content = file.read(MOST_TEXT_BYTES + 1)
-        if len(content) > MOST_TEXT_BYTES:
-            raise UserError(f"has more than {MOST_TEXT_BYTES >> 20} MiB")
-        return content.decode()
+        return read_bytes(path, MOST_TEXT_BYTES).decode()
     except (OSError, ValueError) as error:
         raise UserError(f"cannot be read: {reason_of(error)}") from None
 

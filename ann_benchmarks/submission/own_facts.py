@@ -58,15 +58,12 @@ def facts_here(environ: Mapping[str, str] | None = None) -> list[OwnFact]:
 
 def _is_private(fact: OwnFact) -> bool:
     text = fact.text
-    if not text.strip() or len(text) > 4000:
-        return False
-    if fact.kind == PATH:
-        return text.startswith("/") and not _COMMON_PATHS.match(text)
-    if fact.kind == REPOSITORY:
-        return text != "/"
-    if fact.kind in (HOST, ADDRESS):
-        return not is_everywhere(text)
-    return True
+    is_of_kind = {
+        PATH: text.startswith("/") and not _COMMON_PATHS.match(text),
+        REPOSITORY: text != "/",
+        **dict.fromkeys((HOST, ADDRESS), not is_everywhere(text)),
+    }
+    return bool(text.strip()) and len(text) <= 4000 and is_of_kind.get(fact.kind, True)
 
 
 def is_everywhere(address: str) -> bool:
