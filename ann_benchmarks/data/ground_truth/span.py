@@ -19,7 +19,6 @@ SHORT = 256  # dimensions
 FEWEST_PAIRS = 2**14  # candidates of a group that are kept without a look at their bounds
 FINAL_AT_ONCE = 2**20  # pairs; bounds the memory of the last step
 MOST_REMEMBERED = 32  # vectors
-NONE = np.empty(0, np.int32)
 MANY_COPIES = 8  # copies among rows looked at together that make a vector worth remembering
 
 
@@ -52,9 +51,8 @@ def search_span(
 ) -> SpanNeighbors:
     """Find the k nearest rows of a span, of those no farther than `farthest`, (queries,), from their query.
 
-    `advance` is called with the rows done. Memory: 16 bytes for each of 2 k candidates a query, 16 for each
-    pair found, and a few MiB a thread. Callers keep BLAS to one thread. Raises UserError for a vector without
-    distances.
+    `advance` is called with the rows done. Memory: 16 bytes for each of 2 k candidates a query and each pair
+    found, and a few MiB a thread. Callers keep BLAS to one thread. UserError names a row without distances.
     """
     try:
         return _Search(problem, train, span, farthest, advance).run(threads)
@@ -227,9 +225,10 @@ class _Group:
 
     def rest(self) -> tuple[Array, Array]:
         """Give (query, row) of all that may be among the k nearest."""
-        if self._pairs:
-            self._tighten()
-        query, row, *_ = self._pairs[0] if self._pairs else map(self._search.device.put, [NONE, NONE])
+        if not self._pairs:
+            return (self._search.device.put(np.empty(0, np.int32)),) * 2
+        self._tighten()
+        query, row, *_ = self._pairs[0]
         return self._queries.start + query, row
 
     def _tighten(self) -> None:
@@ -293,10 +292,9 @@ class Repeats:
 
     def needed(self, block: np.ndarray, start: int) -> np.ndarray:
         """Numbers in the block, which begins at row `start`, of rows that may be near."""
-        is_needed = np.ones(len(block), bool)
+        is_needed, at = np.ones(len(block), bool), np.arange(start, start + len(block))
         for vector, seen in list(self._known.values()):
             if len(seen) == self._k:
-                maybe = np.flatnonzero(block[:, 0] == vector[0])
-                maybe = maybe[start + maybe > seen[-1]]
+                maybe = np.flatnonzero((block[:, 0] == vector[0]) & (at > seen[-1]))
                 is_needed[maybe[(block[maybe] == vector).all(axis=1)]] = False
         return np.flatnonzero(is_needed)
