@@ -64,8 +64,8 @@ class DistanceBounds:
 
     def squares(self, vectors: Array) -> Array:
         """Return the squared lengths in float64."""
-        # It converts sooner than a sum does.
-        return self.device.squares(self.xp.asarray(vectors, dtype=self.xp.float64))
+        vectors = self.xp.asarray(vectors, dtype=self.xp.float64)
+        return self.xp.linalg.vecdot(vectors, vectors)
 
 
 class BadRow(Exception):
@@ -119,7 +119,7 @@ class _Moved(DistanceBounds):
                 moved *= self.scale
         else:
             moved[:] = (self.unit(block) - self.centre) * self.scale
-        return self.device.squares(moved)
+        return self.xp.linalg.vecdot(moved, moved)
 
     def terms(self, block: Array, moved: Array, squares: Array) -> tuple[Array, Array]:
         """Return what a row's score has beside the product, and the error of the score."""

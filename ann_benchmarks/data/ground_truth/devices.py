@@ -12,10 +12,13 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.distance import METRICS, pair_distances
 
-BLOCKS_AT_ONCE = 3  # whose scores are in a GPU's memory
+from . import exact
+
+BLOCKS_AT_ONCE = 2  # whose scores are in a GPU's memory
 SENT_AT_ONCE = 2**23  # bytes
-EXACT_AT_ONCE = 2**26  # values of float64 on a GPU, several times
-SHARE_OF_MEMORY = 0.5  # of what is free on a GPU, for a span's rows
+EXACT_FOR_ROW = 2**12  # values of float64 on a GPU, several times, for each row of a block
+LARGE_MEMORY = 2**36  # bytes, of a GPU that takes larger blocks
+SHARE_OF_MEMORY = 0.4  # of a GPU's, for a span's rows
 VECTOR_TYPES = ("float16", "float32", "float64", "int8", "uint8")
 PROVED = 256  # distances that the processor computes, too
 # How PyTorch and cuBLAS say it, in a RuntimeError.
@@ -30,6 +33,8 @@ class Device:
     arrays: Any = np
     metrics = METRICS
     most_threads = 64  # each with a block
+    kept_bytes = 0  # of a span's rows at most
+    sort: Any = staticmethod(np.sort)
 
     def __init__(self, rows: int = 1024, values: int = 2**19, queries: int = 1024, chunk: int = 16) -> None:
         """Take the most rows and numbers of a block, queries of a group, and rows compared at once."""
@@ -51,21 +56,18 @@ class Device:
         """Return NumPy's form of an array."""
         return np.asarray(array)
 
-    def sort(self, array: Array) -> Array:
-        """Return the numbers of an array in ascending order."""
-        return np.sort(array)
-
-    def squares(self, vectors: Array) -> Array:
-        """Return the squared length of each vector."""
-        return np.einsum("ij,ij->i", vectors, vectors)
-
     def keep(self, rows: int, sample: Array) -> Array | None:
-        """Return room for all rows of a span, which are like these, if the device is to keep them."""
+        """Return room for all rows of a span, which are like these, if the device has it."""
         return None
 
     def distances(self, metric: str, queries: Array, rows: Array, *pairs: Array) -> np.ndarray | None:
         """Return `pair_distances` of queries and rows of these numbers; None where the device cannot."""
         return None
+
+    def nearest(self, query: Array, row: Array, distances: np.ndarray, k: int) -> tuple[np.ndarray, ...]:
+        """Return those of each query's k nearest, in the order of `exact.nearest`."""
+        order = exact.nearest(query, distances, row, k)
+        return query[order], row[order], distances[order]
 
     @contextmanager
     def prepared(self, make: Callable[[], tuple[Array, ...]]) -> Iterator[tuple[Array, ...]]:
@@ -100,12 +102,14 @@ class TorchDevice(Device):
     """
 
     metrics = "euclidean", "angular", "ip", "hamming"  # their scores are a matrix product
-    most_threads = 16
+    most_threads = 8
 
     def __init__(self, torch: Any, rows: int, values: int, queries: int, chunk: int) -> None:
         super().__init__(rows, values, queries, chunk)
         self.arrays, self._cuda = torch, torch.cuda if torch.cuda.is_available() else None
-        self._place = "cuda" if self._cuda else "cpu"
+        self._place, self.sort = "cuda" if self._cuda else "cpu", torch.msort
+        memory = self._cuda.mem_get_info()[1] if self._cuda else 2**30
+        self.kept_bytes = int(memory * SHARE_OF_MEMORY)
         self._turns = threading.BoundedSemaphore(BLOCKS_AT_ONCE)
         self._own = threading.local()
         torch.set_float32_matmul_precision("highest")
@@ -138,24 +142,12 @@ class TorchDevice(Device):
         """Copy, when the array is computed."""
         return np.asarray(array.cpu())
 
-    def sort(self, array: Array) -> Array:
-        """Return the numbers of an array in ascending order."""
-        return self.arrays.sort(array)[0]
-
-    def squares(self, vectors: Array) -> Array:
-        """Return the squared length of each vector."""
-        return (vectors * vectors).sum(1)
-
     def keep(self, rows: int, sample: Array) -> Array | None:
         """Return room unless it would take too much of the GPU's memory."""
-        shape, free = (rows, *sample.shape[1:]), float("inf")
-        if self._cuda:
-            unused = self._cuda.memory_reserved() - self._cuda.memory_allocated()
-            free = (self._cuda.mem_get_info()[0] + unused) * SHARE_OF_MEMORY
-        if rows * sample[0].nbytes > free:
+        if rows * sample[0].nbytes > self.kept_bytes:
             return None
         with self._aside():
-            return self.arrays.empty(shape, dtype=sample.dtype, device=self._place)
+            return sample.new_empty(rows, sample.shape[1])
 
     @contextmanager
     def prepared(self, make: Callable[[], tuple[Array, ...]]) -> Iterator[tuple[Array, ...]]:
@@ -180,13 +172,11 @@ class TorchDevice(Device):
         """Add up on the GPU, if it has the rows, in NumPy's order: some of the pairs are to prove it."""
         if rows is None or not len(pairs[0]):
             return None
-        query, row = pairs
-        size = max(1, EXACT_AT_ONCE // queries.shape[1])
-        parts = zip(query.split(size), row.split(size), strict=True)
+        size = max(1, EXACT_FOR_ROW * self.block_rows // queries.shape[1])
+        parts = zip(*(numbers.split(size) for numbers in pairs), strict=True)
         found = np.concatenate([self._distances(metric, queries[some], rows[own]) for some, own in parts])
-        a, b = self.get(queries[query[:PROVED]]), self.get(rows[row[:PROVED]])
-        is_proved = np.array_equal(pair_distances(metric, a, b), found[:PROVED], equal_nan=True)
-        return found if is_proved else None
+        a, b = (self.get(of[own[:PROVED]]) for of, own in zip((queries, rows), pairs, strict=True))
+        return found if np.array_equal(pair_distances(metric, a, b), found[:PROVED]) else None
 
     def _distances(self, metric: str, a: Array, b: Array) -> np.ndarray:
         if metric == "hamming":
@@ -213,6 +203,16 @@ class TorchDevice(Device):
             sums[0] += products[-1]
         return self.get(sums[0] + sums[1])
 
+    def nearest(self, query: Array, row: Array, distances: np.ndarray, k: int) -> tuple[np.ndarray, ...]:
+        """Sort stably by row, by distance, and by query; -0 is 0."""
+        order = row.argsort()
+        for keys in self.put(distances) + 0.0, query:
+            order = order[keys[order].argsort(stable=True)]
+        ordered = query[order]
+        first = self.arrays.searchsorted(ordered, ordered)
+        order = order[self.arrays.arange(len(order), device=self._place) - first < k]
+        return self.get(query[order]), self.get(row[order]), distances[self.get(order)]
+
 
 HOST = Device()
 # What searches in this thread use. Threads that it starts have the default.
@@ -232,4 +232,5 @@ def open_device(name: str) -> Device:
             f"--device gpu needs a CUDA GPU, and PyTorch {torch.__version__} finds none: check nvidia-smi,"
             " and that this PyTorch is one with CUDA (pip install torch); or leave --device out"
         )
-    return TorchDevice(torch, 2**14, 2**24, 2**15, 64)
+    rows = 2**16 if torch.cuda.mem_get_info()[1] > LARGE_MEMORY else 2**14
+    return TorchDevice(torch, rows, 2**24, 2**15, 64)

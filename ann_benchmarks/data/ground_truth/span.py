@@ -31,7 +31,7 @@ class Problem(NamedTuple):
 
 
 class SpanNeighbors(NamedTuple):
-    """The k nearest rows of a query, if there are so many, and some more; sorted by query.
+    """The k nearest rows of each query, or fewer; sorted by query, by distance and by row.
 
     `counts`: how many each query has, (queries,).
     """
@@ -80,9 +80,8 @@ class _Search:
         self.reading = threading.Lock()
         self.next = span.start
         # Few rows first, so that there are limits before most of the work.
-        first = self.read(max(256, 2 * problem.k))
+        self.first = first = self.read(max(256, 2 * problem.k))
         assert first is not None
-        self.first = first
         self.queries, sample = device.put(problem.queries), device.put(first[1])
         self.kept = device.keep(len(span), sample)
         with np.errstate(all="ignore"):
@@ -109,7 +108,7 @@ class _Search:
     def begin(self) -> None:
         """Score blocks of twice as many rows each, so that few rows pass the limits of whole blocks."""
         memory = self.device.memory(*self.shape)
-        found: tuple[int, np.ndarray] | None = self.first
+        found = self.first
         while found is not None:
             self.score(0, *found, memory)
             seen = self.next - self.span.start
@@ -161,18 +160,19 @@ class _Search:
 
     def final(self, pool: ThreadPoolExecutor) -> SpanNeighbors:
         """Compute the distances of what is left in float64."""
-        parts, device = [], self.device
+        parts: list[tuple[np.ndarray, ...]] = []
         while self.groups:
             waiting: list[tuple[Array, Array]] = []
             while self.groups and sum(len(row) for _, row in waiting) < FINAL_AT_ONCE:
                 waiting.append(self.groups.pop(0).rest())  # the group's memory is needed no more
-            both = [device.arrays.concatenate(arrays) for arrays in zip(*waiting, strict=True)]
-            query, row = map(device.get, both)
-            found = device.distances(self.problem.metric, self.queries, self.kept, *both)
+            device = self.device
+            query, row = (device.arrays.concatenate(arrays) for arrays in zip(*waiting, strict=True))
+            found = device.distances(self.problem.metric, self.queries, self.kept, query, row)
             if found is None:
-                found = self.distances(query, row, self.fetch, pool.map)
-            order = np.argsort(query.astype(np.min_scalar_type(len(self.bounds.weights))), kind="stable")
-            parts.append((query[order], row[order], found[order]))
+                found = self.distances(device.get(query), device.get(row), self.fetch, pool.map)
+            ends = np.cumsum([len(row) for _, row in waiting])[:-1]
+            groups = *zip(*waiting, strict=True), np.split(found, ends), [self.problem.k] * len(waiting)
+            parts += pool.map(device.nearest, *groups)
         query, row, distances = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         counts = np.bincount(query, minlength=len(self.problem.queries))
         return SpanNeighbors(counts, self.span.start + row.astype(np.int64), distances)
