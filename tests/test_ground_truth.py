@@ -9,7 +9,7 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.ground_truth import SearchOptions, exact_neighbors
 from ann_benchmarks.data.ground_truth import span as searching
-from ann_benchmarks.data.ground_truth.devices import HOST, SEARCH_DEVICE, Device, open_device
+from ann_benchmarks.data.ground_truth.devices import HOST, SEARCH_DEVICE, Device, TorchDevice, open_device
 from ann_benchmarks.data.ground_truth.span import Problem, search_span
 from ann_benchmarks.data.ground_truth.truth import PartialTruth
 from ann_benchmarks.data.vectors.rows import ArrayRows, Rows
@@ -20,10 +20,13 @@ try:
     import torch
 except ImportError:
     torch = None
-GPU = torch and Device(128, 2**20, 1024, 64, torch)  # PyTorch's CPU where there is no GPU
+GPU = torch and TorchDevice(torch, 128, 2**20, 1024, 64)  # PyTorch's CPU where there is no GPU
 # Device, pairs kept without a look at their bounds, threads, spans.
 CUTS = [(HOST, 2**14, 1, 1), (Device(rows=64, queries=14), 100, 4, 3)]
-CUTS += [(GPU, 2**14, 1, 1), (GPU, 100, 4, 3)] if GPU else []
+if GPU:
+    CROWDED = TorchDevice(torch, 128, 2**20, 1024, 64)
+    CROWDED.keep = lambda *_: None  # a span's rows do not fit in its memory
+    CUTS += [(GPU, 2**14, 1, 1), (GPU, 100, 4, 3), (CROWDED, 2**14, 2, 2)]
 
 
 def by_sorting_everything(metric: str, train, queries, k: int) -> tuple[np.ndarray, np.ndarray]:

@@ -11,13 +11,12 @@ answer does not depend on the size of blocks, the number of threads or machines,
 
 The work: each thread takes the next block of rows, multiplies it with a group of queries, and compares the
 product with one limit a query, the k-th smallest upper bound so far, on the processor or on a GPU
-(devices.py). After the first few blocks almost nothing passes, so that the product takes most of the time. A
-span of rows (span.py) ends with float64 distances for the few rows left. Spans are merged and saved
-(truth.py), and may be searched by the workers of a cluster (cluster.py).
+(devices.py), which keeps a span's rows if they fit. After the first few blocks almost nothing passes, so
+that the product takes most of the time. A span (span.py) ends with float64 distances for the few rows left.
+Spans are merged and saved (truth.py), and may be searched by the workers of a cluster (cluster.py).
 
 Memory for 10,000 queries and k = 1,000: below 1 GB, whatever the number of rows; mostly candidates (16 bytes
-for each of 2 k a query) and what is found (16 bytes for each of k a query, twice while a span is
-merged).
+for each of 2 k a query) and what is found (16 bytes for each of k a query, twice while spans are merged).
 """
 
 from .devices import SEARCH_DEVICE as SEARCH_DEVICE

@@ -1,8 +1,8 @@
 """Where rows are scored, and scores compared: on the processor by NumPy, or on a GPU by PyTorch."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from importlib import import_module
 from typing import Any
@@ -10,84 +10,71 @@ from typing import Any
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.distance import METRICS
+from ann_benchmarks.distance import METRICS, pair_distances
 
-from .bounds import DistanceBounds
+from . import exact
 
-GPU_METRICS = "euclidean", "angular", "ip", "hamming"  # their scores are a matrix product
-BLOCKS_AT_ONCE = 3  # whose scores are in a GPU's memory
+BLOCKS_AT_ONCE = 2  # whose scores are in a GPU's memory
+SENT_AT_ONCE = 2**23  # bytes
+EXACT_FOR_ROW = 2**12  # values of float64 on a GPU, several times, for each row of a block
+LARGE_MEMORY = 2**36  # bytes, of a GPU that takes larger blocks
+SHARE_OF_MEMORY = 0.4  # of a GPU's, for a span's rows
+VECTOR_TYPES = ("float16", "float32", "float64", "int8", "uint8")
+PROVED = 256  # distances that the processor computes, too
 # How PyTorch and cuBLAS say it, in a RuntimeError.
 OUT_OF_MEMORY = ("out of memory", "allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
+Array = Any  # the device's
+
 
 class Device:
-    """The processor, or with `torch` a GPU: both take the same steps in float32, within the same bounds.
+    """The processor; its sizes let the scores of a block for a group of queries stay in a core's cache."""
 
-    The processor's sizes let the scores of a block for a group of queries stay in a core's cache. Rows for
-    a GPU are prepared by the processor's cores and sent once. It does not use TF32: its float32 products are
-    fast enough, and fewer digits would leave more rows to float64.
-    """
+    arrays: Any = np
+    metrics = METRICS
+    most_threads = 64  # each with a block
+    kept_bytes = 0  # of a span's rows at most
+    sort: Any = staticmethod(np.sort)
 
-    def __init__(
-        self, rows: int = 1024, values: int = 2**19, queries: int = 1024, chunk: int = 16, torch: Any = None
-    ) -> None:
+    def __init__(self, rows: int = 1024, values: int = 2**19, queries: int = 1024, chunk: int = 16) -> None:
         """Take the most rows and numbers of a block, queries of a group, and rows compared at once."""
         self.block_rows, self.block_values, self.group_queries, self.chunk = rows, values, queries, chunk
-        self.arrays, self._torch = torch or np, torch
-        self.metrics = GPU_METRICS if torch else METRICS
-        self._turns = threading.BoundedSemaphore(BLOCKS_AT_ONCE)
-        if torch:
-            self._place = "cuda" if torch.cuda.is_available() else "cpu"
-            torch.set_float32_matmul_precision("highest")
 
-    def memory(self, rows: int, columns: int, queries: int) -> tuple[np.ndarray, Any]:
-        """Return what a thread writes again and again: a table of rows to be sent, and room for scores."""
-        if self._torch:
-            return self._torch.empty((rows, columns), pin_memory=self._place == "cuda").numpy(), None
-        return np.empty((rows, columns), np.float32), np.empty(rows * queries, np.float32)
+    def table(self, rows: int, columns: int) -> Array:
+        """Return room for factors of a product."""
+        return np.empty((rows, columns), np.float32)
 
-    def put(self, array: np.ndarray) -> Any:
-        """Return the device's form of an array; products are fastest where a row is some times 16 bytes."""
-        if not self._torch:
-            return array
-        there = self._torch.from_numpy(array).to(self._place, non_blocking=True)
-        padding = 0, -array.shape[-1] % 4
-        return self._torch.nn.functional.pad(there, padding) if array.ndim == 2 else there
+    def memory(self, rows: int, columns: int, queries: int) -> tuple[Array, Any]:
+        """Return what a thread writes again and again: room for factors and for scores."""
+        return self.table(rows, columns), np.empty(rows * queries, np.float32)
 
-    def get(self, array: Any) -> np.ndarray:
+    def put(self, array: np.ndarray, into: Array = None) -> Array:
+        """Return the device's form of an array, or copy it into one."""
+        return array
+
+    def get(self, array: Array) -> np.ndarray:
         """Return NumPy's form of an array."""
-        found: np.ndarray = array.cpu().numpy() if self._torch else array
-        return found
+        return np.asarray(array)
 
-    def sort(self, array: Any) -> Any:
-        """Return the numbers of an array in ascending order."""
-        return self._torch.sort(array)[0] if self._torch else np.sort(array)
+    def keep(self, rows: int, sample: Array) -> Array | None:
+        """Return room for all rows of a span, which are like these, if the device has it."""
+        return None
+
+    def distances(self, metric: str, queries: Array, rows: Array, *pairs: Array) -> np.ndarray | None:
+        """Return `pair_distances` of queries and rows of these numbers; None where the device cannot."""
+        return None
+
+    def nearest(self, query: Array, row: Array, distances: np.ndarray, k: int) -> tuple[np.ndarray, ...]:
+        """Return those of each query's k nearest, in the order of `exact.nearest`."""
+        order = exact.nearest(query, distances, row, k)
+        return query[order], row[order], distances[order]
 
     @contextmanager
-    def sent(self, *arrays: np.ndarray) -> Iterator[tuple[Any, ...]]:
-        """Put arrays that may be overwritten afterwards; a GPU gets them while it scores other blocks."""
-        if not self._torch:
-            yield arrays
-            return
-        cuda = self._torch.cuda
-        stream = cuda.Stream() if self._place == "cuda" else None
-        with cuda.stream(stream):
-            there = tuple(map(self.put, arrays))
-        if stream:
-            stream.synchronize()
-            for array in there:
-                array.record_stream(cuda.current_stream())
-        with self._turns:
-            yield there
+    def prepared(self, make: Callable[[], tuple[Array, ...]]) -> Iterator[tuple[Array, ...]]:
+        """Give arrays that are made while other threads score."""
+        yield make()
 
-    def scores(self, bounds: DistanceBounds, queries: slice, weights: Any, rows: Any, room: Any) -> Any:
-        """Return scores, (rows, queries), in `room` if there is any."""
-        if self._torch:
-            return rows @ weights.T
-        shape = len(rows), len(weights)
-        return bounds.scores(queries, rows, room[: shape[0] * shape[1]].reshape(shape))
-
-    def near(self, scores: Any, limits: Any, count: int) -> tuple[Any, Any, Any]:
+    def near(self, scores: Array, limits: Array, count: int) -> tuple[Array, Array, Array]:
         """Find scores within their queries' limits in `count` rows: query, row and score of each.
 
         Almost none is: the smallest of each chunk of rows says so soonest.
@@ -105,6 +92,126 @@ class Device:
             kept = row < count
             query, row, score = query[kept], row[kept], score[kept]
         return query, row, score
+
+
+class TorchDevice(Device):
+    """A GPU: the same steps in float32, within the same bounds, and float64 where it keeps a span's rows.
+
+    It does not use TF32: its float32 products are fast enough, and fewer digits would leave more rows to
+    float64. Without a GPU, PyTorch's CPU takes its place in tests.
+    """
+
+    metrics = "euclidean", "angular", "ip", "hamming"  # their scores are a matrix product
+    most_threads = 8
+
+    def __init__(self, torch: Any, rows: int, values: int, queries: int, chunk: int) -> None:
+        super().__init__(rows, values, queries, chunk)
+        self.arrays, self._cuda = torch, torch.cuda if torch.cuda.is_available() else None
+        self._place, self.sort = "cuda" if self._cuda else "cpu", torch.msort
+        memory = self._cuda.mem_get_info()[1] if self._cuda else 2**30
+        self.kept_bytes = int(memory * SHARE_OF_MEMORY)
+        self._turns = threading.BoundedSemaphore(BLOCKS_AT_ONCE)
+        self._own = threading.local()
+        torch.set_float32_matmul_precision("highest")
+
+    def table(self, rows: int, columns: int) -> Array:
+        """Return zeros; products are fastest where a row is some times 16 bytes."""
+        return self.arrays.zeros((rows, -(-columns // 4) * 4), device=self._place)
+
+    def memory(self, rows: int, columns: int, queries: int) -> tuple[Array, Any]:
+        """Leave room for scores to PyTorch."""
+        with self._aside():
+            return self.table(rows, columns), None
+
+    def put(self, array: np.ndarray, into: Array = None) -> Array:
+        """Copy by way of memory that the GPU can read; vectors of types not listed become float64."""
+        torch, array = self.arrays, array.view(np.uint8) if array.dtype == bool else array
+        if into is None:
+            is_listed = array.ndim == 1 or array.dtype in VECTOR_TYPES
+            like = torch.from_numpy(np.empty(0, array.dtype if is_listed else np.float64))
+            into = torch.empty(array.shape, dtype=like.dtype, device=self._place)
+        step = max(1, SENT_AT_ONCE * len(array) // max(1, array.nbytes))
+        for at in range(0, len(array), step):
+            part = array[at : at + step]
+            pinned = torch.empty(part.shape, dtype=into.dtype, pin_memory=bool(self._cuda))
+            pinned.numpy()[...] = part
+            into[at : at + step].copy_(pinned)
+        return into
+
+    def get(self, array: Array) -> np.ndarray:
+        """Copy, when the array is computed."""
+        return np.asarray(array.cpu())
+
+    def keep(self, rows: int, sample: Array) -> Array | None:
+        """Return room unless it would take too much of the GPU's memory."""
+        if rows * sample[0].nbytes > self.kept_bytes:
+            return None
+        with self._aside():
+            return sample.new_empty(rows, sample.shape[1])
+
+    @contextmanager
+    def prepared(self, make: Callable[[], tuple[Array, ...]]) -> Iterator[tuple[Array, ...]]:
+        """Make arrays in a stream of the thread, and wait for one's turn."""
+        with self._aside():
+            block = make()
+        if self._cuda:
+            self._own.stream.synchronize()
+            for array in block:
+                array.record_stream(self._cuda.current_stream())
+        with self._turns:
+            yield block
+
+    def _aside(self) -> Any:
+        if not self._cuda:
+            return nullcontext()
+        if getattr(self._own, "stream", None) is None:
+            self._own.stream = self._cuda.Stream()
+        return self._cuda.stream(self._own.stream)
+
+    def distances(self, metric: str, queries: Array, rows: Array, *pairs: Array) -> np.ndarray | None:
+        """Add up on the GPU, if it has the rows, in NumPy's order: some of the pairs are to prove it."""
+        if rows is None or not len(pairs[0]):
+            return None
+        size = max(1, EXACT_FOR_ROW * self.block_rows // queries.shape[1])
+        parts = zip(*(numbers.split(size) for numbers in pairs), strict=True)
+        found = np.concatenate([self._distances(metric, queries[some], rows[own]) for some, own in parts])
+        a, b = (self.get(of[own[:PROVED]]) for of, own in zip((queries, rows), pairs, strict=True))
+        return found if np.array_equal(pair_distances(metric, a, b), found[:PROVED]) else None
+
+    def _distances(self, metric: str, a: Array, b: Array) -> np.ndarray:
+        if metric == "hamming":
+            return self.get(((a != 0) != (b != 0)).sum(1)) / a.shape[1]
+        a, b = a.double(), b.double()
+        if metric == "euclidean":
+            a -= b
+            return np.sqrt(self._dots(a, a))
+        dots = self._dots(a, b)
+        if metric == "ip":
+            return -dots
+        lengths = np.sqrt(self._dots(a, a)) * np.sqrt(self._dots(b, b))
+        return 1.0 - np.divide(dots, lengths, out=np.zeros(len(a)), where=lengths > 0)
+
+    def _dots(self, a: Array, b: Array) -> np.ndarray:
+        """Add up products as NumPy's einsum does with two lanes: four pairs at a time, the last one first."""
+        products = (a * b).T.contiguous()
+        count, whole = len(products), len(products) // 8 * 8
+        pairs = [start + at for start in range(0, whole, 8) for at in (6, 4, 2, 0)]
+        sums = products.new_zeros(2, len(a))
+        for at in pairs + list(range(whole, count - 1, 2)):
+            sums += products[at : at + 2]
+        if count % 2:
+            sums[0] += products[-1]
+        return self.get(sums[0] + sums[1])
+
+    def nearest(self, query: Array, row: Array, distances: np.ndarray, k: int) -> tuple[np.ndarray, ...]:
+        """Sort stably by row, by distance, and by query; -0 is 0."""
+        order = row.argsort()
+        for keys in self.put(distances) + 0.0, query:
+            order = order[keys[order].argsort(stable=True)]
+        ordered = query[order]
+        first = self.arrays.searchsorted(ordered, ordered)
+        order = order[self.arrays.arange(len(order), device=self._place) - first < k]
+        return self.get(query[order]), self.get(row[order]), distances[self.get(order)]
 
 
 HOST = Device()
@@ -125,4 +232,5 @@ def open_device(name: str) -> Device:
             f"--device gpu needs a CUDA GPU, and PyTorch {torch.__version__} finds none: check nvidia-smi,"
             " and that this PyTorch is one with CUDA (pip install torch); or leave --device out"
         )
-    return Device(2**14, 2**21, 2**15, 64, torch)
+    rows = 2**16 if torch.cuda.mem_get_info()[1] > LARGE_MEMORY else 2**14
+    return TorchDevice(torch, rows, 2**24, 2**15, 64)

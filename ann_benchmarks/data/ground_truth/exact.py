@@ -29,7 +29,7 @@ def exact_distances(
 
     `fetch` returns rows by ascending numbers; each is fetched once, a few MiB at a time.
     """
-    order = np.argsort(row, kind="stable")
+    order = np.argsort(row)
     first = np.flatnonzero(np.diff(row[order], prepend=-1))
     numbers, first = row[order[first]], np.append(first, len(row))
     distances = np.empty(len(row))
@@ -53,9 +53,16 @@ def exact_distances(
 
 def nearest(query: np.ndarray, distances: np.ndarray, rows: np.ndarray, k: int) -> np.ndarray:
     """Indexes of the k nearest of every query, by distance and then by row; sorted by query."""
-    order = np.lexsort((rows, distances, query))
-    _, first, counts = np.unique(query[order], return_index=True, return_counts=True)
-    rank = np.arange(len(order)) - np.repeat(first, counts)
+    order = np.argsort(distances)
+    few = query.astype(np.min_scalar_type(query.max(initial=0)))  # two bytes are sorted soonest
+    order = order[np.argsort(few[order], kind="stable")]
+    query, distances = query[order], distances[order]
+    ties = np.flatnonzero((query[1:] == query[:-1]) & (distances[1:] == distances[:-1]))
+    ties = np.union1d(ties, ties + 1)
+    equal = order[ties]
+    order[ties] = equal[np.lexsort((rows[equal], distances[ties], query[ties]))]
+    first = np.flatnonzero(np.diff(query, prepend=-1))
+    rank = np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order)))
     return order[rank < k]
 
 

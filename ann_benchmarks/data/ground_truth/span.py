@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,11 +12,10 @@ from ann_benchmarks.common.errors import UserError
 
 from ..vectors.rows import Rows
 from .bounds import BadRow, DistanceBounds, bounds_for
-from .devices import HOST, OUT_OF_MEMORY, SEARCH_DEVICE
+from .devices import HOST, OUT_OF_MEMORY, SEARCH_DEVICE, Array
 from .exact import exact_distances, nearest
 
 SHORT = 256  # dimensions
-MOST_THREADS = 64  # each with a block; a GPU is kept busy by far fewer
 FEWEST_PAIRS = 2**14  # candidates of a group that are kept without a look at their bounds
 FINAL_AT_ONCE = 2**20  # pairs; bounds the memory of the last step
 MOST_REMEMBERED = 32  # vectors
@@ -31,7 +31,7 @@ class Problem(NamedTuple):
 
 
 class SpanNeighbors(NamedTuple):
-    """The k nearest rows of a query, if there are so many, and some more; sorted by query.
+    """The k nearest rows of each query, or fewer; sorted by query, by distance and by row.
 
     `counts`: how many each query has, (queries,).
     """
@@ -51,9 +51,8 @@ def search_span(
 ) -> SpanNeighbors:
     """Find the k nearest rows of a span, of those no farther than `farthest`, (queries,), from their query.
 
-    `advance` is called with the rows done. Memory: 16 bytes for each of 2 k candidates a query, 16 for each
-    pair found, and a few MiB a thread. Callers keep BLAS to one thread. Raises UserError for a vector without
-    distances.
+    `advance` is called with the rows done. Memory: 16 bytes for each of 2 k candidates a query and each pair
+    found, and a few MiB a thread. Callers keep BLAS to one thread. UserError names a row without distances.
     """
     try:
         return _Search(problem, train, span, farthest, advance).run(threads)
@@ -81,11 +80,12 @@ class _Search:
         self.reading = threading.Lock()
         self.next = span.start
         # Few rows first, so that there are limits before most of the work.
-        first = self.read(max(256, 2 * problem.k))
+        self.first = first = self.read(max(256, 2 * problem.k))
         assert first is not None
-        self.first = first
+        self.queries, sample = device.put(problem.queries), device.put(first[1])
+        self.kept = device.keep(len(span), sample)
         with np.errstate(all="ignore"):
-            self.bounds: DistanceBounds = bounds_for(problem.metric, problem.queries, first[1])
+            self.bounds: DistanceBounds = bounds_for(problem.metric, self.queries, sample, device)
             limits = self.bounds.limits(farthest)
         # Many queries make products of long vectors fastest; scores of short ones are to stay in a cache.
         size = device.group_queries // (1 if self.bounds.dimension > SHORT else 2)
@@ -96,9 +96,8 @@ class _Search:
         with ThreadPoolExecutor(threads) as pool:
             try:
                 self.begin()
-                for worker in [
-                    pool.submit(self.work, number) for number in range(min(threads, MOST_THREADS))
-                ]:
+                workers = range(min(threads, self.device.most_threads))
+                for worker in [pool.submit(self.work, number) for number in workers]:
                     worker.result()
                 return self.final(pool)
             except BaseException:
@@ -109,7 +108,7 @@ class _Search:
     def begin(self) -> None:
         """Score blocks of twice as many rows each, so that few rows pass the limits of whole blocks."""
         memory = self.device.memory(*self.shape)
-        found: tuple[int, np.ndarray] | None = self.first
+        found = self.first
         while found is not None:
             self.score(0, *found, memory)
             seen = self.next - self.span.start
@@ -134,39 +133,46 @@ class _Search:
             self.score(number, *found, memory)
 
     @np.errstate(all="ignore")
-    def score(self, number: int, start: int, rows: np.ndarray, memory: tuple[np.ndarray, Any]) -> None:
-        count, (table, room) = len(rows), memory
-        numbers = np.arange(start - self.span.start, start - self.span.start + count, dtype=np.int32)
-        superfluous = self.repeats.superfluous(rows, start)
-        if len(superfluous):
-            rows, numbers = np.delete(rows, superfluous, axis=0), np.delete(numbers, superfluous)
-        if len(rows):
-            try:
-                row_error = self.bounds.rows(rows, table)
-            except BadRow as bad:
-                row = self.train.row_name(self.span.start + int(numbers[bad.args[0]]))
-                raise UserError(
-                    f"{row} holds NaN, infinity or values too large to square; finite numbers were expected:"
-                    " remove or mend it"
-                ) from None
-            end = -(-len(rows) // self.device.chunk) * self.device.chunk
-            table[len(rows) : end] = 0
-            with self.device.sent(table[:end], row_error, numbers) as block:
+    def score(self, number: int, start: int, rows: np.ndarray, memory: tuple[Array, Any]) -> None:
+        left = self.repeats.needed(rows, start)
+        if len(left):
+            make = partial(self.prepare, start - self.span.start, rows, left, memory[0])
+            with self.device.prepared(make) as block:
                 for turn in range(len(self.groups)):  # threads begin apart, to not wait for one another
-                    self.groups[(number + turn) % len(self.groups)].compare(block, room)
-        self.advance(count)
+                    self.groups[(number + turn) % len(self.groups)].compare(block, memory[1])
+        self.advance(len(rows))
+
+    def prepare(self, start: int, rows: np.ndarray, left: np.ndarray, table: Array) -> tuple[Array, ...]:
+        """Return the factors of the rows `left` in a block, their errors, and their numbers in the span."""
+        device, count = self.device, len(left)
+        block = device.put(rows, None if self.kept is None else self.kept[start : start + len(rows)])
+        try:
+            error = self.bounds.rows(block if count == len(rows) else block[device.put(left)], table)
+        except BadRow as bad:
+            row = self.train.row_name(self.span.start + start + int(left[bad.args[0]]))
+            raise UserError(
+                f"{row} holds NaN, infinity or values too large to square; finite numbers were expected:"
+                " remove or mend it"
+            ) from None
+        end = -(-count // device.chunk) * device.chunk
+        table[count:end] = 0
+        return table[:end], error, device.put((start + left).astype(np.int32))
 
     def final(self, pool: ThreadPoolExecutor) -> SpanNeighbors:
         """Compute the distances of what is left in float64."""
-        parts = []
+        parts: list[tuple[np.ndarray, ...]] = []
         while self.groups:
-            waiting: list[tuple[np.ndarray, np.ndarray]] = []
+            waiting: list[tuple[Array, Array]] = []
             while self.groups and sum(len(row) for _, row in waiting) < FINAL_AT_ONCE:
                 waiting.append(self.groups.pop(0).rest())  # the group's memory is needed no more
-            query, row = (np.concatenate(arrays) for arrays in zip(*waiting, strict=True))
-            found = self.distances(query, row, self.fetch, pool.map)
-            order = np.argsort(query.astype(np.min_scalar_type(len(self.bounds.weights))), kind="stable")
-            parts.append((query[order], row[order], found[order]))
+            device = self.device
+            query, row = (device.arrays.concatenate(arrays) for arrays in zip(*waiting, strict=True))
+            found = device.distances(self.problem.metric, self.queries, self.kept, query, row)
+            if found is None:
+                found = self.distances(device.get(query), device.get(row), self.fetch, pool.map)
+            ends = np.cumsum([len(row) for _, row in waiting])[:-1]
+            groups = *zip(*waiting, strict=True), np.split(found, ends), [self.problem.k] * len(waiting)
+            parts += pool.map(device.nearest, *groups)
         query, row, distances = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         counts = np.bincount(query, minlength=len(self.problem.queries))
         return SpanNeighbors(counts, self.span.start + row.astype(np.int64), distances)
@@ -195,7 +201,6 @@ class _Group:
         device = search.device
         self._search, self._k, self._lock = search, search.problem.k, threading.Lock()
         self._queries = slice(start, start + len(limits))
-        self._weights = device.put(search.bounds.weights[self._queries])
         self._error = device.put(search.bounds.query_error[self._queries])
         self._limits = device.put(limits)
         self._keys = device.put(np.arange(len(limits)) << 32)
@@ -203,12 +208,13 @@ class _Group:
         self._pairs: list[tuple[Any, ...]] = []
         self._count, self._most = 0, max(FEWEST_PAIRS, 3 * self._k * len(limits) // 2)
 
-    def compare(self, block: tuple[Any, ...], room: Any) -> None:
+    def compare(self, block: tuple[Array, ...], room: Array) -> None:
         """Score rows, given with errors and numbers, and keep those that may be near."""
         rows, row_error, numbers = block
-        device = self._search.device
-        scores = device.scores(self._search.bounds, self._queries, self._weights, rows, room)
-        query, row, lower = device.near(scores, self._limits, len(numbers))
+        shape = len(rows), len(self._keys)
+        out = None if room is None else room[: shape[0] * shape[1]].reshape(shape)
+        scores = self._search.bounds.scores(self._queries, rows, out)
+        query, row, lower = self._search.device.near(scores, self._limits, len(numbers))
         if len(query):
             upper = lower + (row_error[row] + self._error[query])
             with self._lock:
@@ -217,14 +223,13 @@ class _Group:
                 if self._count > self._most:
                     self._tighten()
 
-    def rest(self) -> tuple[np.ndarray, np.ndarray]:
-        """Give (query, row) of all that may be among the k nearest, sorted by row."""
+    def rest(self) -> tuple[Array, Array]:
+        """Give (query, row) of all that may be among the k nearest."""
         if not self._pairs:
-            return np.empty(0, np.int64), np.empty(0, np.int32)
+            return (self._search.device.put(np.empty(0, np.int32)),) * 2
         self._tighten()
-        device, (query, row, *_) = self._search.device, self._pairs[0]
-        order = device.arrays.argsort(row)
-        return self._queries.start + device.get(query[order]).astype(np.int64), device.get(row[order])
+        query, row, *_ = self._pairs[0]
+        return self._queries.start + query, row
 
     def _tighten(self) -> None:
         """Bring the limits down to the k-th smallest upper bounds; forget what is above them."""
@@ -285,12 +290,11 @@ class Repeats:
             ):
                 self._known[key] = vector, np.union1d(seen, rows[numbers])[: self._k]
 
-    def superfluous(self, block: np.ndarray, start: int) -> np.ndarray:
-        """Numbers in the block, which begins at row `start`, of rows that nobody needs."""
-        found = [np.empty(0, np.int64)]
+    def needed(self, block: np.ndarray, start: int) -> np.ndarray:
+        """Numbers in the block, which begins at row `start`, of rows that may be near."""
+        is_needed, at = np.ones(len(block), bool), np.arange(start, start + len(block))
         for vector, seen in list(self._known.values()):
             if len(seen) == self._k:
-                maybe = np.flatnonzero(block[:, 0] == vector[0])
-                maybe = maybe[start + maybe > seen[-1]]
-                found.append(maybe[(block[maybe] == vector).all(axis=1)])
-        return np.concatenate(found)
+                maybe = np.flatnonzero((block[:, 0] == vector[0]) & (at > seen[-1]))
+                is_needed[maybe[(block[maybe] == vector).all(axis=1)]] = False
+        return np.flatnonzero(is_needed)

@@ -27,6 +27,7 @@ from .exact import Run, nearest, nearest_sets, nearest_sparse
 from .span import Problem, SpanNeighbors, search_span
 
 SPAN = 2**22  # rows; what is saved at once, and a worker's task
+LEAST_BYTES = 2**7  # of a row, so that its number in a GPU's span has four bytes
 MERGED_AT_ONCE = 512  # queries; bounds the memory of a merge
 SHARE_OF_SAVING = 0.1  # of the time, at most
 
@@ -85,6 +86,9 @@ class PartialTruth:
     def merge(self, span: int, found: SpanNeighbors, run: Run = map) -> None:
         """Take in what a span has, and save it."""
         ends, k = np.concatenate(([0], np.cumsum(found.counts))), self.ids.shape[1]
+        is_first = not self.done.any() and bool((found.counts == k).all())
+        if is_first:
+            self.ids[:], self.distances[:] = found.ids.reshape(-1, k), found.distances.reshape(-1, k)
 
         def merge_part(queries: slice) -> None:
             new = slice(ends[queries.start], ends[min(queries.stop, len(self.ids))])
@@ -96,7 +100,7 @@ class PartialTruth:
             self.ids[which] = ids[order].reshape(-1, k)
             self.distances[which] = distances[order].reshape(-1, k)
 
-        starts = range(0, len(self.ids), MERGED_AT_ONCE)
+        starts = range(0, 0 if is_first else len(self.ids), MERGED_AT_ONCE)
         for _ in run(merge_part, [slice(start, start + MERGED_AT_ONCE) for start in starts]):
             pass
         self.done[span] = True
@@ -144,6 +148,7 @@ def ground_truth(
         warn(
             f"the GPU searches dense vectors under {', '.join(device.metrics)} only; the CPU searches {what}"
         )
+        device = HOST
     if metric == "jaccard" and getattr(train[0], "dtype", None) != np.bool_:
         with _bar(len(queries), 0, "query", options.progress) as bar:
             return nearest_sets(train, queries, k, bar.update)
@@ -157,8 +162,10 @@ def ground_truth(
             f"the queries have shape {problem.queries.shape}, the training rows {tuple(train.shape)}; "
             "both need the same number of dimensions"
         )
-    spans = [range(at, min(at + SPAN, len(train))) for at in range(0, len(train), SPAN)]
-    truth = PartialTruth(problem, train, len(spans), options, SPAN)
+    row_bytes = max(LEAST_BYTES, train.shape[1] * train.dtype.itemsize)
+    size = SPAN * max(1, device.kept_bytes // row_bytes // SPAN)
+    spans = [range(at, min(at + size, len(train))) for at in range(0, len(train), size)]
+    truth = PartialTruth(problem, train, len(spans), options, size)
     missing = {number: span for number, span in enumerate(spans) if not truth.done[number]}
     done = len(train) - sum(map(len, missing.values()))
     if not len(problem.queries):
