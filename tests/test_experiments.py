@@ -18,7 +18,8 @@ from ann_benchmarks.definitions.definition import Data, Definition, plugin_class
 from ann_benchmarks.definitions.selection import apply_settings, named_algorithms, select_definitions
 from ann_benchmarks.experiments.carrying_out import carry_out, command_of, report_arguments, step_request
 from ann_benchmarks.experiments.findings import StepPoint, judged, selected
-from ann_benchmarks.experiments.report import COLUMNS, report_experiment, report_of
+from ann_benchmarks.experiments.report import CLAIM_COLUMNS as COLUMNS
+from ann_benchmarks.experiments.report import report_experiment, report_of
 from ann_benchmarks.experiments.schema import FOLDER, Claim, Options, find_experiment, read_experiment
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.jobs.job import Job

@@ -101,7 +101,7 @@ def tier_runs(runs: Iterable[Run]) -> list[TierRun]:
         for run in (run for run in runs if (run.algorithm, *built_index(run)[1:]) == (name, *one.index[1:])):
             own = replace(run, series=run.series.replaced(tier_method=series.tier_method))
             memory = int(number(run, "memory_bytes") or 0) or None
-            found.append(TierRun(own, None, memory, None, one.index_size))
+            found.append(TierRun(own, None, None if whole else memory, None, one.index_size))
     return found
 
 
