@@ -40,8 +40,7 @@ class SweepConsole(Console):
         self._said: str | None = None
         self._tiers = list(dict.fromkeys(str(job.procedure.conditions) for job in jobs))
         self._current: str | None = None
-        if len(self._tiers) > 1:
-            say(f"{counted(len(self._tiers), 'tier')}, in this order: {', '.join(self._tiers)}")
+        say(f"{counted(len(self._tiers), 'tier')}, in this order: {', '.join(self._tiers)}")
 
     def started(self, job: Job) -> None:
         """Say that a definition is begun, and a tier if it is another one."""
