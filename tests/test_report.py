@@ -254,11 +254,12 @@ def test_warnings_name_the_results():
     runs = [
         make_run("a", index_reused=True, tier="t", tier_ram=100, tier_available=104),
         make_run("b", index_reused=True),
+        make_run("c", index_reused=True, index_is_new=True),
         make_run("e", queries_unanswered=5, queries_due=100, queries_counted=10.0),
     ]
     found = dict(warnings_of(runs))
     reused = found["the index was built by an earlier run: its build time is from then"]
-    assert reused == ["b-c1: b(ef=1)"]  # on a tier, no index is built
+    assert reused == ["b-c1: b(ef=1)"]  # the same command has built that of c, and none is built on a tier
     assert "only 10 queries were counted" in "\n".join(found)
     assert not warnings_of([make_run()])
 

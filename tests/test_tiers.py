@@ -26,17 +26,19 @@ from ann_benchmarks.fields.series import Series
 from ann_benchmarks.jobs.events import Finished, Note
 from ann_benchmarks.jobs.job import Job, Procedure, Scope
 from ann_benchmarks.jobs.places import value_found_before
+from ann_benchmarks.load.request import Load
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, result_path, write_result
 from ann_benchmarks.run.execute import WorkerPool, first_definitions
 from ann_benchmarks.run.worker import JobOutcome, NoWorker
 from tiers.locked_memory import Ballast
 from tiers.machine import meminfo
-from tiers.options import find_server
+from tiers.options import finalists, find_server
 from tiers.sweep import SweepConsole
 from tiers.tier import Disk, MemoryWatch, SimulatedServer, Tier
 
 from . import test_load_run
 from .programs import PATIENCE, call_program, until
+from .report_data import make_run
 from .tier_holds import group_of, needs_huge_pages, needs_memory_group
 
 pytestmark = pytest.mark.thorough
@@ -483,3 +485,52 @@ def test_the_server_is_that_of_the_first_algorithm_that_runs_one(monkeypatch: py
     monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", "db.example.org")
     with pytest.raises(UserError, match="^tiers simulate servers of our own: unset ANN_BENCHMARKS_PG_HOST"):
         find_server([exact, hnsw])
+
+
+@pytest.mark.parametrize(
+    ("kept", "expected"),
+    [
+        (0.9, {(None, name) for name in "abcd"} | {(ram, name) for ram in (8, 4) for name in "bc"}),
+        (0.1, {(None, name) for name in "abcd"} | {(8, "b"), (8, "c"), (4, "c")}),
+        (None, {(None, name) for name in "abcd"}),
+    ],
+)
+def test_on_tiers_of_auto_are_the_best_of_two_kinds(tmp_path, monkeypatch, kept, expected):
+    """`kept` is what the best index keeps of its throughput on the larger tier; None: no tier can be had."""
+    monkeypatch.chdir(tmp_path)
+    loads = [Load(clients) for clients in (1, 16)]
+    definitions = [
+        Definition(name, "C", module, "t", [{}], [], False)
+        for name, module in zip("abcd", ("hnsw", "vchord", "hnsw", "vchord"), strict=True)
+    ]
+    rungs = [None, *(SimulatedServer(Tier(GB, ram * GB), "cgroup") for ram in (8, 4))]
+    procedures = [Procedure(conditions=c, load=load, target_recall=0.9) for c in rungs for load in loads]
+    jobs = list(Scope(definitions, "mine", 10, procedures).jobs())
+    speeds = {"a": 100, "b": 400, "c": 300, "d": 200}
+    runs = []
+
+    def measure(job, share, ram=None, **attrs):
+        rate = speeds[job.definition.algorithm] * share
+        clients = job.procedure.load.clients
+        run = make_run(
+            job.definition.algorithm, (rate, rate * 1.01, rate * 0.99), 0.95, clients, ram, **attrs
+        )
+        path = job.path(job.points[0])
+        path.parent.mkdir(parents=True)
+        path.touch()
+        runs.append(replace(run, path=path))
+
+    def is_best(job):
+        return job.definition.algorithm in "bc"
+
+    for job in jobs:
+        if job.procedure.conditions is None:
+            measure(job, 1, **({} if kept else {"tiers_left_out": "no root"}))
+        elif kept and (job.procedure.load, job.procedure.conditions) == (loads[1], rungs[1]) and is_best(job):
+            measure(job, kept if job.definition.algorithm == "b" else 1, ram=8)
+    monkeypatch.setattr("tiers.options.load_runs", lambda places: runs)
+    found = finalists(jobs, jobs)
+    on_tiers = [job for job in found if job.procedure.conditions]
+    assert {job.procedure.load.clients for job in on_tiers} <= {16}
+    assert {(job.procedure.conditions and job.procedure.conditions.tier.ram // GB, job.definition.algorithm)
+            for job in found} == expected  # fmt: skip

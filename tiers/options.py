@@ -2,15 +2,22 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.text import say
+from ann_benchmarks.definitions.configs import OWN_INDEX
 from ann_benchmarks.definitions.definition import Data, Definition, plugin_class
 from ann_benchmarks.definitions.servers import largest
-from ann_benchmarks.jobs.job import Conditions
+from ann_benchmarks.jobs.job import Conditions, Job, Procedure
+from ann_benchmarks.results.comparable import is_on_tier
+from ann_benchmarks.results.measurement import TIERS_LEFT_OUT
+from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.run.request import Request
 from ann_benchmarks.run.worker import Simulation
+from ann_benchmarks.views.choice import rank_indexes
+from ann_benchmarks.views.memory import needs
 
 from .groups import MEMORY, find_place
 from .limits import choose_groups
@@ -21,6 +28,7 @@ from .sweep import ANY_NAME, ContainerSweep, Sweep
 from .tier import CONTAINER, CONTROL_GROUP, HUGE_PAGES, SimulatedServer, TieredServer
 
 METHODS = (HUGE_PAGES, CONTROL_GROUP)
+FINALISTS = 2  # kinds of index that are measured on the tiers of `auto`
 NEEDS_RIGHTS = "as root, or with systemd (docs/tiers.md), the least memory is measured, too"
 
 
@@ -28,7 +36,7 @@ class Tiers(NamedTuple):
     """What simulates the tiers of --tiers, if anything does, and why those of `auto` are left out, if so."""
 
     simulation: Simulation | None = None
-    conditions: Sequence[Conditions] = ()
+    conditions: Sequence[Conditions | None] = ()
     left_out: str = ""
 
 
@@ -52,7 +60,7 @@ def requested_simulation(request: Request, definitions: Sequence[Definition], da
             needed = NEEDS_RIGHTS
         simulation = _simulation(request, request.tiers, server, definitions)
         needed = ""
-        return Tiers(simulation, simulation.conditions(*size))
+        return Tiers(simulation, [*machine_as_it_is(request), *simulation.conditions(*size)])
     except UserError as error:
         if not is_optional(request.tiers):
             raise
@@ -63,6 +71,49 @@ def requested_simulation(request: Request, definitions: Sequence[Definition], da
 def is_optional(tiers: str | None) -> bool:
     """Whether --tiers names the ladder that is measured only where the data and the machine allow it."""
     return tiers is not None and AUTO in re.split("[,+ ]+", tiers.lower())
+
+
+def machine_as_it_is(request: Request) -> list[Conditions | None]:
+    """Return the conditions of the machine as it is, with which `auto` compares tiers; else none."""
+    return [None] if is_optional(request.tiers) else []
+
+
+def finals(procedures: Iterable[Procedure], request: Request) -> list[Procedure]:
+    """Return procedures with less time for the tiers of `auto`, which few contenders reach."""
+    is_final = is_optional(request.tiers)
+    return [
+        replace(how, rounds=how.rounds.final) if is_final and how.rounds and how.conditions else how
+        for how in procedures
+    ]
+
+
+def finalists(jobs: Sequence[Job], every: Sequence[Job]) -> list[Job]:
+    """Return the jobs of `auto` without those on tiers whose index cannot be the answer there.
+
+    By the results that `every` job has, the best index and the best of another kind may be it, and one's own,
+    with the most clients, as long as no larger tier was surely too small. Without results, any may be.
+    """
+    places = {path: job for job in every for path, _ in job.paths() if path.exists()}
+    runs = [*load_runs(places)]
+    target = every[0].procedure.target_recall or 0.0
+    as_it_is = [run for run in runs if not is_on_tier(run)]
+    ranked = [places[run.path] for run in rank_indexes(as_it_is, target)] or [*every]
+    kinds: dict[str, Job] = {}
+    for job in ranked:
+        own = job.definition.algorithm == OWN_INDEX
+        if own or len(kinds.keys() - {OWN_INDEX}) < FINALISTS:
+            kinds.setdefault(OWN_INDEX if own else job.definition.module, job)
+    left_out = any(TIERS_LEFT_OUT in run.attrs for run in runs)
+    lost = {need.algorithm for need in needs(runs, target) if need.perhaps is None}
+    alike = [(str(job.definition), job.procedure.load) for job in kinds.values()]
+
+    def is_final(job: Job) -> bool:
+        is_lost = left_out or job.definition.family in lost
+        if job.procedure.conditions is None or any(path in places for path, _ in job.paths()):
+            return True
+        return not is_lost and (str(job.definition), job.procedure.load) in alike
+
+    return [job for job in jobs if is_final(job)]
 
 
 def _simulation(
@@ -116,5 +167,5 @@ def possible_conditions(request: Request, rows: int, dimension: int) -> list[Con
     if request.tier_method not in (None, "auto"):
         methods = (request.tier_method,)
     tiers = parse_tiers(request.tiers, rows, dimension)
-    as_it_is: list[Conditions | None] = [None] if is_optional(request.tiers) else []
-    return [*(SimulatedServer(tier, method) for tier in tiers for method in methods), *as_it_is]
+    on_tiers = (SimulatedServer(tier, method) for tier in tiers for method in methods)
+    return [*machine_as_it_is(request), *on_tiers]

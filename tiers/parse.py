@@ -38,7 +38,7 @@ LADDERS = {  # named for the number of rows that they suit
     "100m": "16:64 32:128 64:256 128:512 256:1024 512:all",
     "1b": "32:128 64:256 128:512 256:1024 512:1200 750:all",
 }
-AUTO = "auto"  # the ladder of the servers that are smaller than the data, if any
+AUTO = "auto"  # beside the machine as it is, the servers that are smaller than the data, if any
 MOST_SMALL = 2  # of them
 _STEP = 32 * MB
 _LEAST_MINI, _LEAST_BUFFERS, _LEAST_RAM = 96 * MB, 16 * MB, 64 * MB
@@ -59,7 +59,7 @@ def parse_tiers(text: str, rows: int, dimension: int, memory: int | None = None)
     ladder = mini_ladder(rows, dimension, memory_bytes() if memory is None else memory)
     lowered = {"mini": ladder, "short": [*ladder[:-1][:4], ladder[-1]]}  # on a rung between, all fits, too
     small = [rung for rung in ladder[:-1] if (rung[1] or 0) < data_bytes(rows, dimension)]
-    lowered[AUTO] = [*small[-MOST_SMALL:], ladder[-1]] if small else []
+    lowered[AUTO] = small[-MOST_SMALL:]
     tiers = [tier for element in text.split(",") for tier in _read_element(element.strip(), lowered)]
     return sorted(dict.fromkeys(tiers), key=lambda tier: -(tier.ram or float("inf")))
 

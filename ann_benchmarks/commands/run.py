@@ -4,9 +4,10 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,7 @@ from ann_benchmarks.run.plan import Plan, forecast, make_plan
 from ann_benchmarks.run.request import Request, read_request, take_url
 from ann_benchmarks.run.whereabouts import Locator, WorkersHere
 from ann_benchmarks.run.worker import JobOutcome, Simulation
-from tiers.options import is_optional, possible_conditions, requested_simulation
+from tiers.options import finalists, finals, is_optional, possible_conditions, requested_simulation
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "run.py", tiers: str | None = None) -> int:
@@ -124,16 +125,20 @@ def run_checked(request: Request, configs: Sequence[Config], here: WorkersHere) 
     definitions = requested_definitions(request, configs, data)
     simulation, conditions, left_out = requested_simulation(request, definitions, data)
     obstacle = simulation.obstacle_to_turns(definitions) if simulation and request.turns else None
-    procedures = request.procedures(conditions, in_turn=obstacle is None)
+    procedures = finals(request.procedures(conditions, in_turn=obstacle is None), request)
     facts = {IN_TRAIN: repeated, TIERS_LEFT_OUT: left_out}
     execution = request.execution(**{name: value for name, value in facts.items() if value})
     scope = Scope(definitions, name, request.count, procedures, execution)
+    narrow = partial(finalists, every=[*scope.jobs()]) if is_optional(request.tiers) else None
     if true_distances is None:
         plan = Plan(scope.builds())
     else:
         locate = here.locate if engine is None else container_locator(engine, request)
         # Points of another build are not points of this one.
-        plan = make_plan(scope, marks, force=request.force or request.rebuild, where=Locator(locate))
+        is_anew = request.force or request.rebuild
+        plan = make_plan(scope, marks, force=is_anew, where=Locator(locate))
+        if narrow and not any(job.procedure.conditions is None for job in plan.jobs):
+            plan = make_plan(replace(scope, narrow=narrow), marks, force=is_anew, where=Locator(locate))
     for found in filter_sets:
         say(described_filter(found))
     for text in filter(None, [repetition_warning(repeated) if repeated else None, obstacle, *plan.warnings]):
@@ -144,12 +149,13 @@ def run_checked(request: Request, configs: Sequence[Config], here: WorkersHere) 
     if request.dry_run:
         start = (simulation and simulation.builder) or here.start
         queries = 0 if true_distances is None else len(true_distances)
-        for line in forecast(plan.jobs, data, queries, start if request.local else None):
+        jobs = narrow(plan.jobs) if narrow else plan.jobs
+        for line in forecast(jobs, data, queries, start if request.local else None):
             say(line)
         return 0
     if not request.build_only:
         check_writable(Path(RESULTS_FOLDER))
-    return execute(plan, Executor(request, Workplace(engine, dataset_files(name), simulation, here)))
+    return execute(plan, Executor(request, Workplace(engine, dataset_files(name), simulation, here)), narrow)
 
 
 def check_writable(folder: Path) -> None:
@@ -162,21 +168,30 @@ def check_writable(folder: Path) -> None:
         raise UserError(f"the folder {folder} cannot be written to")
 
 
-def execute(plan: Plan, executor: Executor) -> int:
-    """Run the jobs and say how each ended; return the exit status."""
+def execute(plan: Plan, executor: Executor, narrow: Callable[[list[Job]], list[Job]] | None = None) -> int:
+    """Run the jobs and say how each ended; return the exit status.
+
+    With `narrow`, those on each tier are what it leaves of them when all before it are measured.
+    """
     # Plug-ins of ann-benchmarks keep indexes here whose names do not say the dataset.
     shutil.rmtree(INDEX_DIR, ignore_errors=True)
-    jobs, simulation = plan.jobs, executor.simulation
-    if simulation is None:
-        outcomes = executor.run(jobs, plan.finished)
-    else:
-        outcomes = []
-        if jobs[0].procedure.workload is None:  # a write workload creates its own table
+    simulation = executor.simulation
+    jobs = [job for job in plan.jobs if simulation and job.procedure.conditions]
+    as_it_is = [job for job in plan.jobs if job not in jobs]
+    outcomes = executor.run(as_it_is, plan.finished) if as_it_is else []
+    jobs = narrow(jobs) if narrow else jobs
+    if simulation is not None and jobs:
+        if jobs[0].procedure.workload is None and not as_it_is:  # a write workload creates its own table
             jobs, outcomes = build_first(jobs, executor, simulation)
         with ExitStack() as stack:
             if jobs:
                 start = stack.enter_context(simulation.begun())
-                outcomes += executor.run(jobs, plan.finished, start, simulation.observer)
+            while jobs:
+                first = jobs[0].procedure.conditions
+                group = [job for job in jobs if not narrow or job.procedure.conditions == first]
+                outcomes += executor.run(group, plan.finished, start, simulation.observer)
+                jobs = [job for job in jobs if job not in group]
+                jobs = narrow(jobs) if narrow else jobs
     for line in summary(outcomes):
         print(rename_commands(line))
     return 1 if any(outcome.failure or outcome.failed_points for outcome in outcomes) else 0
@@ -266,10 +281,7 @@ def every_job(request: Request) -> list[Job]:
     jobs = list(Scope(definitions, name, request.count, request.procedures(conditions)).jobs())
     there = [job for job in jobs if any(path.exists() for path, _ in job.paths())]
     jobs = installed_jobs(jobs, there)
-    if not is_optional(request.tiers):
-        return jobs
-    on_tiers = any(job.procedure.conditions for job in there or jobs)
-    return [job for job in jobs if bool(job.procedure.conditions) == on_tiers]
+    return finalists(jobs, jobs) if is_optional(request.tiers) else jobs
 
 
 def installed_jobs(jobs: Sequence[Job], there: Sequence[Job]) -> list[Job]:

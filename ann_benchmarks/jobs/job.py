@@ -1,6 +1,6 @@
 """What there is to do: a job is a definition with its points, and how they are measured."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -228,8 +228,13 @@ class Scope:
     count: int
     procedures: Sequence[Procedure] = field(default_factory=lambda: [Procedure()])
     execution: Execution = field(default_factory=Execution)
+    narrow: Callable[[list[Job]], list[Job]] = list  # leaves out what earlier results make needless
 
     def jobs(self) -> Iterator[Job]:
+        """Yield those that are to be carried out."""
+        yield from self.narrow([*self._every_job()])
+
+    def _every_job(self) -> Iterator[Job]:
         """Yield each definition by each procedure, with all of its points.
 
         A definition has one point where a recall is searched for, and under a workload that writes.

@@ -6,12 +6,12 @@ in the same rounds, so that a machine whose speed drifts cancels out.
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.numbers import read_number
-from ann_benchmarks.statistics.contests import FEWEST_ROUNDS
+from ann_benchmarks.statistics.contests import FAR_BEHIND, FEWEST_ROUNDS
 from ann_benchmarks.statistics.differences import ERROR_RATE, LOOKS_SHARE, Difference, difference_of_pairs
 
 FEWEST_OF_A_WIDTH = 9  # before the width of an interval is believed
@@ -19,6 +19,7 @@ MOST_ROUNDS = 200
 LOOKS_RATE = LOOKS_SHARE * ERROR_RATE  # of putting one out who is not behind
 STEP = 1.5  # a race is looked at when it has this many times as many rounds as at the last look
 FIRST_WEIGHT, LAST_WEIGHT = 3, 2  # of a race's budget; 1 of those between
+FINAL_SHARE = 0.25  # of the first race's budget, which one of its few best contenders has
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -37,6 +38,11 @@ class Rounds:
     def most(self) -> int:
         """Rounds after which it ends in any case."""
         return self.number or MOST_ROUNDS
+
+    @property
+    def final(self) -> "Rounds":
+        """The rounds of the few best contenders, under other conditions."""
+        return replace(self, budget=self.budget and FINAL_SHARE * self.budget)
 
     def __str__(self) -> str:
         parts = [
@@ -129,7 +135,11 @@ class Race:
         who looks often enough finds any difference.
         """
         self.done += 1
-        if self.rounds.until is None or self.done < self._next_look:
+        if self.rounds.until is None:
+            return False
+        for field in dict.fromkeys(contender.field for contender in self.running):
+            self._drop_far_behind(field)
+        if self.done < self._next_look:
             return False
         self._looks += 1
         self.expected = self.done
@@ -140,6 +150,16 @@ class Race:
         fields = dict.fromkeys(contender.field for contender in self._logs)
         undecided = [field for field in fields if not self._is_decided(field, error_rate)]
         return not undecided
+
+    def _drop_far_behind(self, field: Hashable) -> None:
+        """Put out who is slower by more than any noise: each round more would cost others theirs."""
+        one_field = [one for one in self.running if one.field == field and one.is_at_target]
+        runners = [one for one in one_field if one not in self._short]
+        leaders = sorted(runners, key=lambda one: fmean(self._logs[one].values()))[:1]
+        for other in runners:
+            if any(self.compare(leader, other).ratio >= FAR_BEHIND for leader in leaders):
+                self.running.remove(other)
+                self.out.append(other)
 
     def compare(self, first: Contender, second: Contender) -> Difference:
         """Return how many times as fast the first is, over the rounds that have measured both."""

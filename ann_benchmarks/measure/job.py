@@ -18,6 +18,7 @@ from ann_benchmarks.jobs.events import BuildBegun, Built, Event
 from ann_benchmarks.jobs.job import Job, JobRequest
 from ann_benchmarks.monitoring import Monitor, NoMonitor, Phases
 from ann_benchmarks.plugin import Plugin
+from ann_benchmarks.results.remarks import NEW_INDEX
 
 from .filtering import filter_afterwards, require_no_own_clients
 from .observed import Kills
@@ -25,6 +26,7 @@ from .points import Points
 from .workloads.workload import run_workload
 
 _BUILDING = ("load", "build")  # phases of a fit that does not find all
+_BUILT: set[tuple[str, str]] = set()  # datasets and definitions whose index this process has built
 
 
 def carry_out(request: JobRequest, report: Callable[[Event], None]) -> None:
@@ -85,6 +87,11 @@ def build(
     if request.job.execution.build_only:
         facts |= plugin.get_additional()
     is_found = plugin.has_found_index or bool(facts.get("index_reused"))
+    index = request.job.dataset, str(request.job.definition)
+    if not is_found:
+        _BUILT.add(index)
+    elif index in _BUILT:
+        facts[NEW_INDEX] = True
     report(Built(facts["build_time"], facts["index_size"], is_found))
     return facts
 

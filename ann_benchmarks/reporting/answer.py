@@ -14,7 +14,7 @@ from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run, number
 from ann_benchmarks.statistics.differences import ERROR_RATE
 from ann_benchmarks.statistics.intervals import FEWEST_RUNS
-from ann_benchmarks.views.choice import choose, find_equals, lead_text
+from ann_benchmarks.views.choice import choose, contested, find_equals, lead_text
 from ann_benchmarks.views.contenders import Recipe, build_seconds, contender_table, find_recipe
 from ann_benchmarks.views.filters import filter_statements
 from ann_benchmarks.views.memory import MemoryNeed, memory_in_short, memory_parts, needs
@@ -78,10 +78,7 @@ def speed_answer(runs: Sequence[Run], has_writes: bool, target: float) -> Answer
         why = nothing_reached(plain, target) if compared else RATE_WAS_GIVEN
         about = Statement("Recall" if compared else "Speed", why)
         return replace(known, statements=[*under, about, *left])
-    # Where nothing else was measured, nothing is compared.
-    contested = [one for one in reaching if len({run.series.family for run in one.runs}) > 1] or reaching
-    # One client, and the most of them: what lies between is in the table.
-    shown = [contested[0], *contested[-1:]] if len(contested) > 1 else contested
+    shown = contested(plain, target)
     scarce = [least for one in shown if (least := least_memory(plain, target, one))]
     rate /= len(shown) + len(scarce)  # all statements together err at the rate
     choice = choose(plain, shown, need, rate)
@@ -114,7 +111,11 @@ def describe_scope(
         least.append(", ".join(filter(None, [who, lead_text(one, error_rate)])))
     much = listed(list(dict.fromkeys(size_text(ram(one.runs[0])) for one in scarce)))
     found = "; ".join(dict.fromkeys(least))
-    return text + (f" With {much} of RAM, the least with which all were measured: {found}." if least else "")
+    if not least:
+        return text
+    names = scarce[0].fastest
+    measured = "all" if len(names) == len(shown[-1].fastest) else listed(first_names([*names]))
+    return f"{text} With {much} of RAM, the least with which {measured} were measured: {found}."
 
 
 def describe_growth(run: Run, shown: Sequence[Comparison], error_rate: float) -> str:

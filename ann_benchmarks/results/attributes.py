@@ -91,8 +91,8 @@ _KINDS = (
         "tier_memory_series", "truth",
     )),
     _Kind("yes or no", lambda value: isinstance(value, bool | int | float), (
-        "caches_dropped", "clients_were_limit", "has_default_settings", "index_reused",
-        "runs_disagree", "steady_state", "warmup_settled",
+        "caches_dropped", "clients_were_limit", "has_default_settings", "index_is_new",
+        "index_reused", "runs_disagree", "steady_state", "warmup_settled",
     )),
 )  # fmt: skip
 _OF_FIELDS = {

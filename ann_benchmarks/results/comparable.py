@@ -135,9 +135,9 @@ def comparisons(runs: Iterable[Run], target: float) -> list[Comparison]:
 
 
 def least_memory(runs: Iterable[Run], target: float, compared: Comparison) -> Comparison | None:
-    """Return the same comparison with the least available RAM that was tried of all of its algorithms.
+    """Return the same comparison with the least available RAM that was tried of all that had any less.
 
-    None without a tier that has less of it than the comparison.
+    None without a tier that has less of it than the comparison, or with a single algorithm there.
     """
     groups: dict[str, list[Run]] = {}
     first = compared.runs[0]
@@ -146,5 +146,7 @@ def least_memory(runs: Iterable[Run], target: float, compared: Comparison) -> Co
         if is_alike and ram(run) < ram(first):
             groups.setdefault(conditions(run), []).append(run)
     by_memory = sorted(groups.values(), key=lambda group: memory_of(group[0]))
+    names = {run.series.family for group in by_memory for run in group} & compared.fastest.keys()
     found = (Comparison(compared.clients, group, target) for group in by_memory)
-    return next((one for one in found if one.fastest.keys() >= compared.fastest.keys()), None)
+    is_contested = len(names) > 1 or len(compared.fastest) == 1
+    return next((one for one in found if is_contested and one.fastest.keys() >= names), None)

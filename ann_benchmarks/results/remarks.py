@@ -37,6 +37,7 @@ ADVICE = AGAIN, LONGER, CHANGE, CHECK, CARE = (
     "Check the data and the files",
     "Compare with care",
 )
+NEW_INDEX = "index_is_new"  # fact: where an index was found, the same command has built it
 UNREADABLE = "the attributes of the result file cannot be read"
 Facts = Mapping[str, Any]
 
@@ -221,7 +222,7 @@ ROWS = (
         lambda f: "the index outgrew maintenance_work_mem: the build took longer than it would with more"
                   " memory"),
     # On a tier, no index is built.
-    RemarkRow(CARE, lambda f: f.get("index_reused") and "tier" not in f,
+    RemarkRow(CARE, lambda f: f.get("index_reused") and not f.get(NEW_INDEX) and "tier" not in f,
         lambda f: "the index was built by an earlier run: its build time is from then"),
     RemarkRow(AGAIN, lambda f: f.get("runs_disagree") and isinstance(f.get("run_seconds"), list),
         lambda f: f"the runs differ by more than noise: from {figure_text(1 / max(f['run_seconds']))} to"

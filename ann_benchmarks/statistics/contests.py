@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import fmean
 
-from ann_benchmarks.common.numbers import three_digits, variance
+from ann_benchmarks.common.numbers import counted, three_digits, variance
 
 from .differences import (
     ERROR_RATE,
@@ -29,6 +29,7 @@ from .speeds import ABOVE, AT, WIDE, Levels, Speed, Standing, find_standing
 
 MEASURED_ONCE = "measured once, at different times"
 FEWEST_ROUNDS = 4  # before anything is said, or a race is looked at or ended by its budget
+FAR_BEHIND = 4.0  # times as slow: no noise of a round makes it so
 FEWEST_PARTS = 10  # of the queries, whose spread shows how alike two contenders miss
 
 
@@ -70,7 +71,7 @@ class Ratio:
     def certainty(self) -> str:
         """How sure it is, in words."""
         low, high = map(three_digits, self.interval)
-        rounds = f", {self.rounds} rounds" if self.rounds else ""
+        rounds = f", {counted(self.rounds, 'round')}" if self.rounds else ""
         return f"95% interval {low} to {high}{rounds}" + (f", through {self.through}" if self.through else "")
 
     @property
@@ -204,14 +205,16 @@ def _ratio(first: Standing, second: Standing, error_rate: float, is_fair: bool, 
     """Compare the levels of two, each as it is: by rounds if they share enough, else as measured once.
 
     In rounds, the race may have been looked at before, and ended by what was seen: that has a part of the
-    error rate. The ratio is that of rounds which have not chosen the points.
+    error rate. The ratio is that of rounds which have not chosen the points. Who is far behind has fewer
+    rounds: their noise is then taken to be that of whole sessions, which is more.
     """
     doubt = math.hypot(recall_doubt(first, second), first.doubt, second.doubt)
     rounds, others = first.rounds or {}, second.rounds or {}
     shared = sorted(rounds.keys() & others.keys()) if first.mark == second.mark else []
     if len(shared) < FEWEST_ROUNDS:
         once = ratio_once(first.estimate, second.estimate, error_rate, doubt, sessions)
-        return replace(once, is_fair=is_fair)
+        is_far = not FAR_BEHIND > once.value > 1 / FAR_BEHIND
+        return replace(once, is_fair=is_fair, rounds=len(shared) if is_far else 0)
     found = add_doubt(
         difference_of_pairs([others[n] for n in shared], [rounds[n] for n in shared], "rounds"), doubt
     )
@@ -262,10 +265,11 @@ def common_mark(contenders: Mapping[str, Sequence[Speed]], target: float) -> str
     rounds: dict[str, int] = {}
     for name, speeds in contenders.items():
         for speed in speeds:
-            if len(speed.round_levels) >= FEWEST_ROUNDS and speed.may_reach(target):
+            if speed.round_levels and speed.may_reach(target):
                 marks.setdefault(speed.mark, set()).add(name)
                 rounds[speed.mark] = max(rounds.get(speed.mark, 0), len(speed.rounds))
-    best = max(marks, key=lambda mark: (len(marks[mark]), rounds[mark], mark), default="")
+    whole = [mark for mark in marks if rounds[mark] >= FEWEST_ROUNDS]
+    best = max(whole, key=lambda mark: (len(marks[mark]), rounds[mark], mark), default="")
     return best if len(marks.get(best, ())) > 1 else ""
 
 

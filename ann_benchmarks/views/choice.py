@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 
 from ann_benchmarks.common.numbers import three_digits
 from ann_benchmarks.results.at_recall import describe_measuring, may_reach, speed_of_run
-from ann_benchmarks.results.comparable import Comparison
+from ann_benchmarks.results.comparable import Comparison, comparisons
 from ann_benchmarks.results.remarks import MOST_OTHERS
 from ann_benchmarks.results.runs import Run
+from ann_benchmarks.statistics.differences import ERROR_RATE
 from ann_benchmarks.statistics.speeds import Speed
 
 from .contenders import build_seconds
@@ -68,6 +69,26 @@ def choose(
     equal += ["nothing else tells them apart"] if len(named) > 1 else []
     text = f"Take {listed(first_names(named), 'or')}: {'; '.join([*leads, *equal, *reasons])}."
     return Advice([name, *(other for other in order if other != name)], text)
+
+
+def contested(runs: Iterable[Run], target: float) -> list[Comparison]:
+    """Return the comparisons that the answer is from: with one client and with the most; none reached: none.
+
+    What lies between is in the table. Where nothing else was measured, nothing is compared.
+    """
+    reaching = [one for one in comparisons(runs, target) if one.fastest]
+    several = [one for one in reaching if len({run.series.family for run in one.runs}) > 1] or reaching
+    return [several[0], *several[-1:]] if len(several) > 1 else several
+
+
+def rank_indexes(runs: Sequence[Run], target: float) -> list[Run]:
+    """Return the results with the most clients of each index that reaches a recall, the best index first."""
+    shown = contested(runs, target)
+    if not shown:
+        return []
+    fastest = shown[-1].fastest
+    names = [*choose(runs, shown, [], ERROR_RATE / len(shown)).names, *fastest]
+    return [fastest[name] for name in dict.fromkeys(names) if name in fastest]
 
 
 def prefer(

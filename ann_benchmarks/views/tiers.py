@@ -1,7 +1,7 @@
 """Results on tiers: what memory each has, what it does at a recall, and a table of each index."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from statistics import median
 from typing import Any
@@ -80,8 +80,11 @@ def share_note(run: Run) -> str:
 
 
 def tier_runs(runs: Iterable[Run]) -> list[TierRun]:
-    """Return the results on tiers that do not leave the memory alone."""
-    found = []
+    """Return the results on tiers that do not leave the memory alone.
+
+    Where a line has no tier with all of it, the same on the machine as it is stands for one.
+    """
+    runs, found = list(runs), list[TierRun]()
     for run in runs:
         ram, measured, at_start, limit, buffers = (
             int(value) if (value := number(run, name)) and value > 0 else None
@@ -92,6 +95,13 @@ def tier_runs(runs: Iterable[Run]) -> list[TierRun]:
         if run.attrs.get("tier") and (ram or (buffers and available)):
             size = run.metrics["indexsize"] * KIB
             found.append(TierRun(run, ram, available, buffers, size if size > 0 else None))
+    whole = {one.name for one in found if one.ram is None}
+    for one in {one.name: one for one in found if one.name not in whole}.values():
+        series, name = one.run.series, one.run.series.drop("tier_memory", "tier_method").label
+        for run in (run for run in runs if (run.algorithm, *built_index(run)[1:]) == (name, *one.index[1:])):
+            own = replace(run, series=run.series.replaced(tier_method=series.tier_method))
+            memory = int(number(run, "memory_bytes") or 0) or None
+            found.append(TierRun(own, None, None if whole else memory, None, one.index_size))
     return found
 
 
