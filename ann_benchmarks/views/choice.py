@@ -12,6 +12,7 @@ from ann_benchmarks.results.runs import Run
 from ann_benchmarks.statistics.differences import ERROR_RATE
 from ann_benchmarks.statistics.speeds import Speed
 
+from .builds import IndexNames
 from .contenders import build_seconds
 from .memory import MemoryNeed
 from .parts import first_names, listed
@@ -99,7 +100,7 @@ def prefer(
     Size decides first, then memory, blocks and CPU a query round by round, and last the build. An index is
     dropped by the least that it may cost, and by the most that another one may.
     """
-    runs = {name: compared[0].fastest[name] for name in names}
+    runs, index_names = {name: compared[0].fastest[name] for name in names}, IndexNames(compared[0].runs)
     needs = {name: [one for one in need if one.algorithm == name] for name in names}
     most = {name: max((one.ram or math.inf for one in needs[name]), default=0.0) for name in names}
     least = {name: max((one.perhaps or math.inf for one in needs[name]), default=0.0) for name in names}
@@ -123,7 +124,9 @@ def prefer(
     for words, upper, other, dropped in decided:
         if (own := upper[left[0]]) < other:
             times = f"{three_digits(other / own)} times " if other < math.inf else ""
-            reasons.append(words.format(times, listed(first_names(dropped))))
+            # Another definition of the same algorithm may be built sooner.
+            whose = [index_names.find(runs[name]) for name in dropped] if upper is builds else dropped
+            reasons.append(words.format(times, listed(first_names(whose))))
     return left[0], reasons
 
 

@@ -14,7 +14,7 @@ from ann_benchmarks.distance import METRICS, pair_distances
 
 from . import exact
 
-BLOCKS_AT_ONCE = 2  # whose scores are in a GPU's memory
+BLOCKS_AT_ONCE = 3  # whose scores are in a GPU's memory
 SENT_AT_ONCE = 2**23  # bytes
 EXACT_FOR_ROW = 2**12  # values of float64 on a GPU, several times, for each row of a block
 LARGE_MEMORY = 2**36  # bytes, of a GPU that takes larger blocks
@@ -102,7 +102,7 @@ class TorchDevice(Device):
     """
 
     metrics = "euclidean", "angular", "ip", "hamming"  # their scores are a matrix product
-    most_threads = 8
+    most_threads = 6
 
     def __init__(self, torch: Any, rows: int, values: int, queries: int, chunk: int) -> None:
         super().__init__(rows, values, queries, chunk)
