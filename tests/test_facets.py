@@ -17,7 +17,7 @@ from ann_benchmarks.statistics.intervals import Interval
 from ann_benchmarks.views.chosen import chosen
 from ann_benchmarks.views.curves import View, facet_chart
 from ann_benchmarks.views.facets import FACETS, panels
-from ann_benchmarks.views.figures import assign_styles
+from ann_benchmarks.views.figures import assign_styles, short_names
 from ann_benchmarks.views.points import Point
 
 from .plotting_data import figure_of, make_result, make_truth, request_of
@@ -131,3 +131,11 @@ def hidden_labels(figure):
             if not low <= tick.get_loc() <= high:
                 hidden |= {tick.label1, tick.label2}
     return hidden
+
+
+def test_a_legend_says_how_much_memory_a_tier_has():
+    plain = Series("pgvector_hnsw", clients=16)
+    small = plain.replaced(tier_method="cgroup", tier_memory="sb64MB-ram192MB")
+    assert [*short_names([plain, small]).values()] == ["HNSW", "HNSW, 192 MB of RAM"]
+    other = [*short_names([plain, small, small.replaced(tier_method="hugepages")]).values()]
+    assert other[1:] == ["HNSW, cgroup, 192 MB of RAM", "HNSW, hugepages, 192 MB of RAM"]

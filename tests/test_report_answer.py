@@ -172,7 +172,7 @@ def test_the_answer_in_short():
     )
     two = [*memory_of({1: 10, 2: 90, "all": 100}), *memory_of({1: 190, 2: 199, "all": 200}, "vchord")]
     assert said(two, "In short").startswith("Take vchord: ahead with 1 client, 2 times as fast as hnsw")
-    assert "With 1 GB of RAM, the least with which all were measured: the same, ahead with 1 client, 19" in (
+    assert "With 1 GB of RAM, the least measured for all: the same index, ahead with 1 client, 19" in (
         said(two, "Holds for")
     )
     kept = "perhaps 1 GB of RAM to keep 80% of the throughput, which is not sure"
@@ -183,7 +183,7 @@ def test_the_answer_in_short():
     (answer,) = find_answers([*few_queries, make_run("hnsw"), make_run("vchord")], [], 0.95)
     assert not answer.details
     only_one_has_less = [*memory_of({1: 10, 2: 90, "all": 100}), *memory_of({2: 199, "all": 200}, "vchord")]
-    assert "With 2 GB of RAM, the least with which all" in said(only_one_has_less, "Holds for")
+    assert "With 2 GB of RAM, the least measured for all" in said(only_one_has_less, "Holds for")
     assert said(only_one_has_less, "Cost").endswith("; no result with 1 GB.")
 
 

@@ -107,7 +107,7 @@ def describe_scope(
     least = []
     for one in scarce:
         equals = find_equals(one, error_rate)
-        who = "the same" if name in equals else listed(first_names(equals), "or")
+        who = "the same index" if name in equals else listed(first_names(equals), "or")
         least.append(", ".join(filter(None, [who, lead_text(one, error_rate)])))
     much = listed(list(dict.fromkeys(size_text(ram(one.runs[0])) for one in scarce)))
     found = "; ".join(dict.fromkeys(least))
@@ -115,7 +115,7 @@ def describe_scope(
         return text
     names = scarce[0].fastest
     measured = "all" if len(names) == len(shown[-1].fastest) else listed(first_names([*names]))
-    return f"{text} With {much} of RAM, the least with which {measured} were measured: {found}."
+    return f"{text} With {much} of RAM, the least measured for {measured}: {found}."
 
 
 def describe_growth(run: Run, shown: Sequence[Comparison], error_rate: float) -> str:

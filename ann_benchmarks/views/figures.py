@@ -3,6 +3,7 @@
 plotting/chart.py draws any of them and knows no subject.
 """
 
+import re
 import textwrap
 import zlib
 from collections import Counter
@@ -169,6 +170,7 @@ WORDS = {
     "pgvector": "", "hnsw": "HNSW", "ivfflat": "IVFFlat", "exact": "exact scan", "vchord": "VectorChord",
     "your": "your", "vchordg": "VectorChord graph", "pgpu": "VectorChord by pgpu", "pgvectorscale": "DiskANN",
 }  # fmt: skip
+MEMORY = re.compile(r"(?:sb\w+-)?ram(\d+)([MG]B)")  # as the label of a tier has it
 ALWAYS = ("algorithm", "version")  # in every name, where there is one
 
 
@@ -189,10 +191,14 @@ def short_names(each: Iterable[Series]) -> dict[str, str]:
         for name, field in FIELDS.items()
         if name not in ALWAYS and len({getattr(one, name) for one in series.values()}) > 1
     ]
+    methods = {one.tier_method for one in series.values() if one.tier_method}
     names = {}
     for label, one in series.items():
         special = [field for field in one.special_fields if field in differing]
         parts = [field.write(field.words or field.label, one).removeprefix("by ") for field in special]
+        if parts and (memory := MEMORY.fullmatch(parts[-1])):
+            parts[-1] = f"{memory[1]} {memory[2]} of RAM"
+            parts = [part for part in parts if len(methods) > 1 or part not in methods]
         title = f"{algorithm_title(one.algorithm)} {one.version}".strip()
         names[label] = ", ".join(filter(None, [title, *parts]))
     return names if len(set(names.values())) == len(names) else {label: label for label in names}
