@@ -91,7 +91,9 @@ def test_all_ways_to_ask_give_the_same(exact: PGVectorExact):
 
 def test_plans_are_of_all_queries_in_whatever_pieces_these_were_sent(exact: PGVectorExact, monkeypatch):
     explained = []
-    monkeypatch.setattr(QuerySession, "plans", lambda session, queries: explained.append(queries) or "{}")
+    monkeypatch.setattr(
+        QuerySession, "plan_facts", lambda session, queries: explained.append(queries) or {"plans": "{}"}
+    )
     queries = filtered(one("uniform", "<", 50), QUERIES[:8])
     for piece in (queries[:6], queries[6:], queries[:6]):
         exact.time_queries(piece, K)

@@ -23,7 +23,7 @@ COMMAND = re.compile(r" *((?:python|annpg|make|pip|export|\.) .*)")
 
 # What makes commands small, by the words that it replaces. Each is used, or the test fails.
 MINIATURES = {
-    "make demo": "make -n demo DEMO_DATASET=clustered-50k-96-euclidean"
+    "make demo": "make -n --no-print-directory demo DEMO_DATASET=clustered-50k-96-euclidean"
     " | sed '/demo/s/$/ --rounds 1 --warmup 10/' | sh",
     "clustered-50k-96-euclidean": "clustered-500-8-euclidean",
     "sparse-20k-30000-ip": "sparse-500-300-ip",
