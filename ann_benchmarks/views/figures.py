@@ -170,7 +170,7 @@ WORDS = {
     "pgvector": "", "hnsw": "HNSW", "ivfflat": "IVFFlat", "exact": "exact scan", "vchord": "VectorChord",
     "your": "your", "vchordg": "VectorChord graph", "pgpu": "VectorChord by pgpu", "pgvectorscale": "DiskANN",
 }  # fmt: skip
-MEMORY = re.compile(r"(?:sb\w+-)?ram(\d+)([MG]B)")  # as the label of a tier has it
+MEMORY = re.compile(r"(?:sb\w+-)?ram(\d+)([MG]B)")  # the label of a tier is such a text
 ALWAYS = ("algorithm", "version")  # in every name, where there is one
 
 
