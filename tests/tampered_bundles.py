@@ -65,7 +65,7 @@ def first_picture(folder: Path) -> Path:
     return min(folder.glob("report/*.png"))
 
 
-def with_chunk(folder: Path) -> None:
+def add_chunk(folder: Path) -> None:
     """Put a text into a picture as what no program shows."""
     content, text = first_picture(folder).read_bytes(), b"prVtjohn@example.org"
     chunk = (len(text) - 4).to_bytes(4, "big") + text + zlib.crc32(text).to_bytes(4, "big")
@@ -212,7 +212,7 @@ BUNDLES = (
               lambda folder: (folder / "README.md").write_bytes("by john@example.org".encode("utf-16-le"))),
     Tampering("a mail address behind a picture", "private", "mail addresses",
               lambda folder: first_picture(folder).open("ab").write(b"john@example.org")),
-    Tampering("a mail address in a chunk of a picture", "private", "mail addresses", with_chunk),
+    Tampering("a mail address in a chunk of a picture", "private", "mail addresses", add_chunk),
     Tampering("a mail address behind a result", "private", "mail addresses among its bytes",
               lambda folder: first(folder).open("ab").write(b"john@example.org")),
     Tampering("a home folder", "private", "paths of folders", attrs(command_line="python /home/jane/run.py")),

@@ -66,7 +66,7 @@ def test_what_is_drawn_leaves_hostile_results_out(command):
     cases += [
         case for case in every_case(0) if case[0].startswith(("record ('phases', 1, 'name')", "starts "))
     ][::12]
-    cases = cases[::3] if "--monitoring" in command else cases  # which reads them one by one
+    cases = cases[::3] if "--monitoring" in command else cases  # it reads them one by one
     assert attack(cases, [command]) == {command: []}
 
 

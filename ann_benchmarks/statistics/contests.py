@@ -29,7 +29,7 @@ from .speeds import ABOVE, AT, WIDE, Levels, Speed, Standing, find_standing
 
 MEASURED_ONCE = "measured once, at different times"
 FEWEST_ROUNDS = 4  # before anything is said, or a race is looked at or ended by its budget
-FAR_BEHIND = 4.0  # times as slow: no noise of a round makes it so
+FAR_BEHIND = 4.0  # times as slow, beyond the noise of a round
 FEWEST_PARTS = 10  # of the queries, whose spread shows how alike two contenders miss
 
 

@@ -38,7 +38,7 @@ _OF_PRIMARY = """
     SELECT system_identifier, timeline_id, %s::pg_lsn > pg_current_wal_flush_lsn(),
            pg_walfile_name(%s) < (SELECT min(name) FROM pg_ls_waldir() WHERE name ~ '^[0-9A-F]{24}$')
     FROM pg_control_system(), pg_control_checkpoint()"""
-# What is on the primary's disk, of which a standby is sent no more; and what queries of a standby see.
+# The end of the log on the disk of the primary, which sends no more; and how far queries of a standby see it.
 _WRITTEN = "SELECT (pg_current_wal_flush_lsn() - '0/0')::int8"
 _REPLAYED = "SELECT (coalesce(pg_last_wal_replay_lsn(), '0/0') - '0/0')::int8"
 _WITHOUT_LOG = "wal_level=minimal"  # in PostgreSQL's own words
