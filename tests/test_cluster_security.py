@@ -21,7 +21,7 @@ from ann_benchmarks.common.errors import UserError
 
 from .programs import ROOT, run_program, temporary_folder
 
-PAGE = (ROOT / "docs/load.md").read_text().partition("## Clients on other machines")[2]
+PAGE = (ROOT / "docs/datasets.md").read_text().partition("### On a Dask cluster")[2]
 ADDRESS = re.compile(r"Scheduler at: *(tls://127\.0\.0\.1:\d+)")
 
 pytestmark = [

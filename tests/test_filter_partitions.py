@@ -2,16 +2,13 @@
 
 from typing import Any
 
-import numpy as np
 import psycopg
 import pytest
-from distributed import LocalCluster
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.data.filters import Filter, Predicate
-from ann_benchmarks.load.remote_clients import RemoteClients
 
 from .divided_table import EQUAL, ORDERED, SMALL, WORD, divided, plans_of, queries_of, recall
 from .filtered_rows import ROWS, TEXTS, TRAIN, K, one
@@ -43,23 +40,6 @@ def count_locks(connection: psycopg.Connection[Any]) -> int:
     ).fetchone()
     assert row is not None
     return int(row[0])
-
-
-def test_clients_on_a_cluster_send_queries_with_filters(plugin_server: Server):
-    queries = queries_of(EQUAL)
-    how = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
-    with divided(queries, division="partial") as (algorithm, _), LocalCluster(**how) as cluster:
-        clients = RemoteClients(algorithm.clients_opener(queries, K, 2), 2, cluster.scheduler_address)
-        orders = [np.arange(0, len(queries), 2), np.arange(1, len(queries), 2)]
-        clients.prepare(orders)
-        clients.run()
-        answers = clients.answers()
-        clients.close()
-    found = {number: ids for part in answers for number, ids in zip(part.sampled, part.ids, strict=True)}
-    with divided(queries, division="partial") as (algorithm, _):
-        assert [found[number].tolist() for number in range(len(queries))] == algorithm.time_queries(
-            queries, K
-        )[1]
 
 
 @pytest.mark.parametrize("division", ["none", "partial", "partitions"])

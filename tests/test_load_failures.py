@@ -22,8 +22,6 @@ import pytest
 
 from ann_benchmarks.algorithms.postgres.clients import member, serving
 from ann_benchmarks.algorithms.postgres.clients.work import MemberFailure
-from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.load.remote_clients import RemoteClients
 
 from .conftest import make_dataset
 from .programs import temporary_folder
@@ -286,11 +284,6 @@ def test_a_death_in_the_search_for_a_recall(folder: Path) -> None:
     assert re.fullmatch(rf"failed: two\(.*\) by 4 clients: {OF_CLIENTS} of 4{KILLED}", line)
     (result,) = (folder / "results").rglob("*.hdf5")
     assert result.parent.name == "two-c3"
-
-
-def test_a_scheduler_that_is_not_there_is_one_line() -> None:
-    with pytest.raises(UserError, match=r"^the Dask scheduler tcp://127.0.0.1:1 cannot be reached .*$"):
-        RemoteClients(lambda clients: None, 4, "tcp://127.0.0.1:1")
 
 
 def test_a_client_that_cannot_be_started_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

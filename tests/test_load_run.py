@@ -14,16 +14,11 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from distributed import LocalCluster
 
-from ann_benchmarks.algorithms.bruteforce.module import ExactScan
-from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.distance import rounded_up
-from ann_benchmarks.load.clients import open_clients
 from ann_benchmarks.load.request import Load, Objective
 from ann_benchmarks.load.search import ROUNDING
 from ann_benchmarks.load.spans import BUCKETS_PER_DECADE
-from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.file import write_result
 from ann_benchmarks.results.measurement import recall_of_each
 from ann_benchmarks.run.plan import _other_load
@@ -190,23 +185,6 @@ def test_what_a_point_was_measured_with_is_told(
     assert said is None if problem is None else said == f"{path} was measured {problem}"
 
 
-def test_clients_on_a_cluster_tell_their_settings_and_plan(folder: Path):
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
-    ) as cluster:
-        load = ("--clients", "2", "--max-queries", "2000", "--query-order", "same", "--warmup", "20")
-        measured(folder, *load, "--scheduler", cluster.scheduler_address)
-    point = stored(folder, "hnsw-c2-same")
-    check_clients(point, 2)
-    assert json.loads(point["settings"])["hnsw.ef_search"] == "15"
-    assert json.loads(point["plan"])["Plans"]
-    assert point["client_machines"] == 1  # of two workers
-    assert point["client_cores"] >= 1
-    assert 0 <= point["client_machines_busy_share"] <= 1
-    assert 0 < point["clients_clock_error"] < 0.5
-    assert point["queries_asked"] == 2000
-
-
 def test_each_rate_is_a_series_of_arrivals_of_popular_queries(folder: Path):
     rates = ("--rate", "50,100", "--duration", "0.8", "--query-order", "zipf:1.1", "--distinct-queries", "20")
     out = measured(folder, "--clients", "2", *rates, "--warmup", "50")
@@ -267,11 +245,6 @@ def test_a_cold_start_is_a_series_of_its_own(folder: Path):
     assert "prewarmed_by" not in point
     assert point["caches_dropped"] == hasattr(os, "posix_fadvise")
     assert point["index_blocks_read_per_query"] > 0  # the first one of all found nothing in the buffers
-
-
-def test_clients_on_other_machines_are_refused_by_an_algorithm_without_them():
-    with pytest.raises(UserError, match="^ExactScan has no clients for other machines: leave --sch"):
-        open_clients(Plugin(ExactScan("euclidean")), np.zeros((3, 4)), 1, Load(2, scheduler="h:1"))
 
 
 SEARCHED = """

@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.load import spans
 from ann_benchmarks.load.spans import active_span, closed_loop, open_loop
 from ann_benchmarks.results.remarks import remarks
 from ann_benchmarks.statistics.intervals import runs_disagree
 
 from .client_answers import made_answers
 
-ONE_CORE = {"client_cores": 1}
+
+@pytest.fixture(autouse=True)
+def one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spans, "usable_cores", lambda: 1)
 
 
 def steady(queries: int, seconds: float, first: float = 0.0, pause: float = 0.0, cpu: float = 0.0) -> Any:
@@ -142,22 +146,23 @@ def test_runs_at_another_pace_do_disagree():
     assert runs_disagree(runs)
 
 
-def test_the_clients_cpu_is_told():
-    run = closed_loop([steady(1000, 0.01, cpu=2.0), steady(1000, 0.01, cpu=1.0)], {"client_cores": 4})
+def test_the_clients_cpu_is_told(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(spans, "usable_cores", lambda: 4)
+    run = closed_loop([steady(1000, 0.01, cpu=2.0), steady(1000, 0.01, cpu=1.0)], {})
     assert run.facts["client_cpu_seconds_per_query"] == pytest.approx(0.0015)
     assert run.facts["client_cpu_share"] == pytest.approx(3 / 40)
 
 
 def test_the_clients_cpu_is_that_of_their_whole_time():
     # They are both active for 1 s only, and take 6 s of CPU in 19 s.
-    run = closed_loop([steady(1000, 0.01, cpu=3.0), steady(1000, 0.01, first=9.0, cpu=3.0)], ONE_CORE)
+    run = closed_loop([steady(1000, 0.01, cpu=3.0), steady(1000, 0.01, first=9.0, cpu=3.0)], {})
     assert run.facts["active_seconds"] == pytest.approx(1)
     assert run.facts["client_cpu_share"] == pytest.approx(6 / 19)
 
 
 @pytest.mark.parametrize(("pause", "is_limit"), [(0.001, False), (0.002, False), (0.003, True), (0.01, True)])
 def test_clients_that_do_not_always_wait_were_the_limit(pause: float, is_limit: bool):
-    run = closed_loop([steady(1000, 0.01, pause=pause)] * 2, ONE_CORE)
+    run = closed_loop([steady(1000, 0.01, pause=pause)] * 2, {})
     assert run.facts["clients_waiting_share"] == pytest.approx(0.01 / (0.01 + pause), rel=0.01)
     assert run.facts["clients_were_limit"] == is_limit
     assert (
@@ -170,18 +175,11 @@ def test_clients_that_do_not_always_wait_were_the_limit(pause: float, is_limit: 
     [(0.99, 5.0, True), (0.99, 1.0, False), (0.5, 5.0, False), (None, 5.0, False)],
 )
 def test_clients_that_take_what_cpu_there_is_were_the_limit(busy: float | None, cpu: float, is_limit: bool):
-    facts = ONE_CORE | ({} if busy is None else {"machine_busy_share": busy})
+    facts = {} if busy is None else {"machine_busy_share": busy}
     run = closed_loop([steady(1000, 0.01, cpu=cpu)], facts)
     assert run.facts["clients_were_limit"] == is_limit
     (text,) = remarks(run.facts) or [""]
     assert ("they used 50% of their machine's CPU, and none was left" in text) == is_limit
-
-
-def test_machines_of_clients_are_looked_at_and_not_the_server_s():
-    clients = [steady(1000, 0.01, cpu=5.0)]
-    busy, idle = {"client_machines_busy_share": 0.99}, {"client_machines_busy_share": 0.2}
-    assert closed_loop(clients, ONE_CORE | busy | {"machine_busy_share": 0.1}).facts["clients_were_limit"]
-    assert not closed_loop(clients, ONE_CORE | idle | {"machine_busy_share": 1.0}).facts["clients_were_limit"]
 
 
 def test_clients_that_never_met_are_an_error():
@@ -296,7 +294,7 @@ def test_the_throughput_counts_from_the_start():
 @pytest.mark.parametrize(("late", "is_limit"), [(0.001, False), (0.002, False), (0.003, True), (0.1, True)])
 def test_clients_that_were_free_and_late_were_the_limit(late: float, is_limit: bool):
     due = 1.0 + np.arange(50)
-    run = open_loop([given(due, due + late, due + late + 0.01)], due - 1, 1.0, ONE_CORE)
+    run = open_loop([given(due, due + late, due + late + 0.01)], due - 1, 1.0, {})
     assert run.facts["clients_late_seconds"] == pytest.approx(late)
     assert run.facts["clients_were_limit"] == is_limit
     assert run.times == pytest.approx(np.full(50, late + 0.01))  # which is the client's, and is told
@@ -305,7 +303,7 @@ def test_clients_that_were_free_and_late_were_the_limit(late: float, is_limit: b
 def test_a_query_that_waits_for_its_client_is_not_sent_late():
     due = 1.0 + 0.001 * np.arange(50)
     sent = 1.0 + 0.01 * np.arange(50)
-    run = open_loop([given(due, sent, sent + 0.01)], due - 1, 1.0, ONE_CORE)
+    run = open_loop([given(due, sent, sent + 0.01)], due - 1, 1.0, {})
     assert run.facts["clients_late_seconds"] == pytest.approx(0)
     assert not run.facts["clients_were_limit"]
 
@@ -313,7 +311,7 @@ def test_a_query_that_waits_for_its_client_is_not_sent_late():
 def test_a_rate_that_clients_without_cpu_did_not_keep_tells_of_them():
     due = np.arange(10.0)
     sent = 50 + 2 * np.arange(6.0)
-    facts = ONE_CORE | {"machine_busy_share": 1.0}
+    facts = {"machine_busy_share": 1.0}
     run = open_loop([given(50 + due[:6], sent, sent + 2, cpu=8.0)], due, 2.0, facts)
     assert run.facts["clients_were_limit"]
     run = open_loop([given(50 + due[:6], sent, sent + 2, cpu=0.1)], due, 2.0, facts)

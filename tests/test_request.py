@@ -23,7 +23,6 @@ from ann_benchmarks.run.command_line import make_parser
 from ann_benchmarks.run.request import Request, read_request, take_url, variables_of
 
 SESSION, TRANSACTION = POOLERS
-ELSEWHERE = "--scheduler tcp://127.0.0.1:1"
 
 
 def requested(words: str = "") -> Request:
@@ -119,7 +118,6 @@ def test_a_request_does_not_change_and_every_row_names_options() -> None:
         ("--until 5% --clients 2 --rate 3", "--until cannot be combined with --rate"),
         ("--payload text --filter uniform:0.1 --post-filter 4", "with --post-filter"),
         ("--payload text --workload inserts", "--payload cannot be combined with --workload"),
-        (f"--payload vector --clients 2 {ELSEWHERE}", "--payload cannot be combined with --scheduler"),
         ("--filter uniform:0.5 --post-filter 2 --batch", "--post-filter cannot be combined with --batch"),
         ("--filter uniform:0.5 --workload inserts", "--filter cannot be combined with --workload"),
         ("--workload writes --clients 5 --write-rate 5 --rate 7", "--rate cannot be combined with --wo"),
@@ -128,21 +126,18 @@ def test_a_request_does_not_change_and_every_row_names_options() -> None:
         ("--shards 4 --workload inserts", "--shards cannot be combined with --workload: a table"),
         ("--shards 4 --filter uniform:0.1", "--shards cannot be combined with --filter: rows are dealt"),
         ("--shards 4 --payload text", "--shards cannot be combined with --payload: answers"),
-        (f"--shards 4 --clients 2 {ELSEWHERE}", "--shards cannot be combined with --scheduler"),
         (f"--pooler {SESSION} --shards 2", "--pooler cannot be combined with --shards"),
         (f"--pooler {SESSION} --workload inserts", "--pooler cannot be combined with --workload"),
         (f"--pooler {SESSION} --filter uniform:0.1", "--pooler cannot be combined with --filter"),
-        (f"--pooler {SESSION} --clients 2 {ELSEWHERE}", "--pooler cannot be combined with --scheduler"),
         ("--replicas 2 --clients 4 --shards 2", "--replicas cannot be combined with --shards"),
         (f"--replicas 2 --clients 4 --pooler none,{SESSION}", "--replicas cannot be combined with --pooler"),
         ("--replicas 2 --build-only", "--replicas cannot be combined with --build-only"),
         ("--replicas 2 --workload inserts", "--replicas .* with --workload: a table that is written to"),
-        (f"--replicas 2 --clients 4 {ELSEWHERE}", "--replicas cannot be combined with --scheduler"),
         # One needs another.
         *(
             (words, f"{words.split()[0]} says what clients ask: add --clients$")
             for words in ("--duration 3", "--max-queries 3", "--query-order same", "--distinct-queries 3",
-                          "--rate 3", "--slo p99:3ms", "--debug-single-query", "--scheduler host:1")
+                          "--rate 3", "--slo p99:3ms", "--debug-single-query")
         ),
         ("--tier-method cgroup", "--tier-method is for simulated servers: add --tiers$"),
         ("--post-filter 3", "--post-filter says how filtered queries are answered: add --filter"),
@@ -184,7 +179,6 @@ def test_what_starts_on_this_machine_needs_local(servers: str) -> None:
     [
         ("--tiers 1:all --tier-method cgroup", "--tier-method is for servers outside of containers"),
         ("--tiers 1:all --memory 2g", "--memory cannot be combined with --tiers: tiers choose it"),
-        (f"--clients 2 {ELSEWHERE}", "--scheduler needs a server that other machines reach"),
     ],
 )
 def test_options_of_containers(words: str, message: str) -> None:

@@ -18,7 +18,7 @@ from .text import warn
 PATIENCE = 30  # seconds to reach the scheduler, and for its first worker
 _PROBE_SECONDS = 1
 _ENCRYPTED = ("tls", "wss")
-_PAGE = "docs/load.md#clients-on-other-machines"
+_PAGE = "docs/datasets.md#on-a-dask-cluster"
 
 
 @contextmanager

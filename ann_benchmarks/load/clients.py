@@ -24,7 +24,6 @@ from ann_benchmarks.common.errors import UserError, describe
 from ann_benchmarks.plugin import Plugin
 
 from .one_client import Client, ClientAnswers, Task, common_start, no_collector
-from .remote_clients import RemoteClients
 from .request import Load
 
 Query = Callable[[Any, int], Any]
@@ -279,11 +278,6 @@ def open_clients(plugin: Plugin, queries: Any, count: int, load: Load) -> Any:
 
     UserError: its class attribute `clients_by` names no kind of clients.
     """
-    if load.scheduler is not None:
-        if plugin.clients_opener is None:
-            raise UserError(f"{plugin.class_name} has no clients for other machines: leave --scheduler out")
-        opener = plugin.clients_opener(queries, count, load.clients)
-        return RemoteClients(opener, load.clients, load.scheduler)
     if plugin.open_clients is not None:
         return plugin.open_clients(queries, count, load.clients)
     kind = plugin.clients_by

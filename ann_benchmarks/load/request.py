@@ -166,7 +166,6 @@ class Load:
     order: QueryOrder = field(default_factory=QueryOrder)
     rate: float | None = None  # queries a second
     objective: Objective | None = None  # for which the highest rate is looked for
-    scheduler: str | None = None  # of the Dask cluster whose machines the clients run on
     distinct: int | None = None  # queries that are sent, the dataset's first ones; None: all of them
 
     @property

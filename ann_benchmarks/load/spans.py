@@ -192,13 +192,13 @@ def _client_facts(answers: Sequence[Answers], facts: Mapping[str, Any], seconds:
         "queries_asked": sent,
         "asking_seconds": seconds,
         "client_cpu_seconds_per_query": cpu_seconds / sent,
-        "client_cpu_share": cpu_seconds / (seconds * facts.get("client_cores", usable_cores())),
+        "client_cpu_share": cpu_seconds / (seconds * usable_cores()),
     }
 
 
 def _no_cpu_left(stored: Mapping[str, Any]) -> bool:
-    """Whether the clients take a large part of the CPU of machines that have nothing left."""
-    busy = stored.get("client_machines_busy_share", stored.get("machine_busy_share", 0))
+    """Whether the clients take a large part of the CPU of a machine that has nothing left."""
+    busy = stored.get("machine_busy_share", 0)
     return bool(busy > NOTHING_LEFT and stored["client_cpu_share"] > LARGE_SHARE)
 
 

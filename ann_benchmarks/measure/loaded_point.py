@@ -21,7 +21,6 @@ from ann_benchmarks.load.warmup import WARMUP_RUN, Caches, Warmup, send_in_piece
 from ann_benchmarks.plugin import Answers, Clients, client_facts
 
 from .answers import completed
-from .observed import OTHERS
 from .timed import Subject
 
 PATIENCE_SHARE = 0.1  # of an open loop's time, for which queries that were due go on being sent after it
@@ -173,8 +172,6 @@ class LoadedPoint:
             clients.run()
         answers = clients.answers()
         facts: dict[str, Any] = self._watch.facts(sum(len(given.numbers) for given in answers))
-        if self.load.scheduler is not None:
-            facts.pop(OTHERS, None)  # the clients' processes may be on this machine, and are not known
         return answers, facts | client_facts(clients)
 
     def _warm_up(self, clients: Clients, warmup: Warmup) -> dict[str, Any]:

@@ -217,12 +217,6 @@ class Plugin:
         found: Callable[..., protocols.Clients] | None = self._optional("open_clients")
         return None if self._way else found
 
-    @property
-    def clients_opener(self) -> Callable[[Any, int, int], Callable[[int], Any]] | None:
-        """What returns a function that starts clients on another machine; None: they cannot."""
-        found: Callable[[Any, int, int], Callable[[int], Any]] | None = self._optional("clients_opener")
-        return None if self._way else found
-
     # The server behind it
 
     def watch_server(self) -> protocols.Watch:

@@ -15,7 +15,7 @@ METHODS = (
     *("set_query_arguments", "supports_prepared_queries", "query_verbose", "time_queries", "search_range"),
     *("prepare_query", "run_prepared_query", "get_prepared_query_results"),
     *("prepare_batch_query", "run_batch_query", "get_batch_latencies"),
-    *("open_clients", "clients_opener", "most_clients", "set_payload"),
+    *("open_clients", "most_clients", "set_payload"),
     *("set_row_attributes", "set_query_filters", "filtered_query"),
     *("set_load_options", "set_build_options", "serve_only", "set_phase_listener"),
     *("watch_server", "open_monitor", "cool", "recover", "rest", "resume", "open_writable"),

@@ -10,7 +10,6 @@ from itertools import chain
 from typing import NamedTuple
 
 from ann_benchmarks.common.cli import option_name
-from ann_benchmarks.common.dask_cluster import check_scheduler
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import most_processes, usable_cores
 from ann_benchmarks.common.numbers import counted
@@ -23,9 +22,8 @@ from .command_line import NONE, CommandLine
 from .request import Request
 
 MOST_QUERIES = 100_000_000  # of one run, whose times are all kept in memory
-ELSEWHERE = "clients on other machines do not reach servers of this one"
 PARTS_OF_LOAD = ("--max-queries", "--duration", "--query-order", "--distinct-queries", "--rate", "--slo",
-                 "--debug-single-query", "--scheduler")  # fmt: skip
+                 "--debug-single-query")  # fmt: skip
 PARTS_OF_WORKLOAD = ("--writers", "--write-rate", "--write-mix", "--loaded", "--autovacuum")
 ROUNDS = ("--rounds", "--until", "--budget")
 SERVERS = ("--shards", "--pooler", "--replicas")
@@ -59,7 +57,7 @@ EXCLUSIONS = (
     Exclusion(["--batch"], ["--parallelism"], "a batch needs all cores", "--build-only"),
     Exclusion(["--filter"], ["--workload"], "rows that are written have no attributes"),
     Exclusion(["--post-filter"], ["--batch"], "one query at a time is filtered"),
-    Exclusion(["--payload"], ["--workload", "--post-filter", "--scheduler"], "those return ids alone"),
+    Exclusion(["--payload"], ["--workload", "--post-filter"], "those return ids alone"),
     Exclusion(["--pooler", "--replicas"], ["--shards"], "one kind of servers is measured"),
     Exclusion(["--replicas"], ["--pooler"], "one kind of servers is measured"),
     Exclusion(["--shards", "--replicas"], ["--workload"], "a table that is written to is on one server"),
@@ -78,12 +76,11 @@ EXCLUSIONS = (
         "--post-filter",
     ),
     Exclusion(["--replicas"], ["--build-only"], "they are made for each run"),
-    Exclusion(SERVERS, ["--scheduler"], ELSEWHERE),
     Exclusion(ROUNDS, ["--build-only", "--workload", "--slo"], "rounds measure at a given load"),
     Exclusion(ROUNDS, ["--parallelism"], "one point is measured at a time"),
     Exclusion(["--until"], ["--rate"], "it says how surely the throughput is known, which --rate fixes"),
     Exclusion(
-        ["--max-queries", "--rate", "--slo", "--scheduler", "--debug-single-query", "--warmup", "--batch"],
+        ["--max-queries", "--rate", "--slo", "--debug-single-query", "--warmup", "--batch"],
         ["--workload"],
         "it is for queries only",
     ),
@@ -105,7 +102,6 @@ NEEDS = (
     Need(["--tier-method"], "--tiers", "is for simulated servers"),
     Need(["--tier-method"], "--local", "is for servers outside of containers"),
     Need(["--json"], "--list-algorithms", "is a form of that list"),
-    Need(["--scheduler"], "--local", "needs a server that other machines reach, which no container is"),
     Need(["--post-filter"], "--filter", "says how filtered queries are answered"),
     Need(["--shard-engine"], "--shards", "says what asks the shards", "N"),
     Need(["--pool-size"], "--pooler", "counts the connections that clients share", "NAME"),
@@ -134,8 +130,6 @@ def check_request(request: Request) -> None:
     """Refuse what cannot go together, and what is not possible here; UserError says what to do."""
     for problem in chain(_problems_of_rows(request), _problems_of_numbers(request)):
         raise UserError(problem)
-    if request.scheduler:
-        check_scheduler(request.scheduler)  # before anything is built
 
 
 def _problems_of_rows(request: Request) -> Iterator[str]:
@@ -197,7 +191,7 @@ def _problems_of_places(request: Request) -> Iterator[str]:
     if request.local and request.tiers is not None and has_tags:
         yield "--tiers --local measures the one server of this machine: leave out the tag, or --local"
     clients, most = request.most_clients, most_processes()
-    if clients > most and not request.scheduler:
+    if clients > most:
         yield f"{clients:,} clients are as many processes or threads; this machine allows {most:,}"
     most = max(usable_cores() - 1, 1)  # like ann-benchmarks: what supervises them needs a core, too
     if request.parallelism > most:

@@ -163,7 +163,6 @@ class CommandLine:
         "measure each index where it first has recall R", "R", cli.share("recall", with_zero=False))
     payload: str = option("what comes back with each row: its id; also a text of 1 kB; or also its vector",
         default="ids", choices=("ids", "text", "vector"))
-    scheduler: str | None = option("run the clients on the machines of this Dask cluster", "ADDRESS")
     debug_single_query: bool = switch("have clients ask the first query again and again")
 
     filter: tuple[Sequence[str], ...] = collected("measure queries with the filters of each of these sets,"

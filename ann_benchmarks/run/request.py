@@ -90,9 +90,8 @@ class Request(CommandLine):
                 Workload(kind, number, seconds, self.loaded, load, rate, mix, self.autovacuum)
                 for load, number, rate in product(queries, writers, self.write_rate or [None])
             ]
-        how |= {"objective": self.slo, "scheduler": self.scheduler}
         return [
-            Load(clients, self.max_queries, self.duration, rate=rate, **how)
+            Load(clients, self.max_queries, self.duration, rate=rate, objective=self.slo, **how)
             for clients, rate in product(self.clients, self.rate or [None])
         ]
 

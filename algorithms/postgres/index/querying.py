@@ -4,8 +4,7 @@ base/module.py describes what the methods are for.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -104,7 +103,7 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
 
     def open_clients(self, X: Sequence[Any], n: int, clients: int) -> ClientPool:
         """Start this number of clients, each with a connection, for the queries X."""
-        statement, pool = self._statement_of_clients(X, n, clients), self._pool
+        statement, pool = self._statement_of_clients(X, n), self._pool
         # The processes of the last point's clients are used again.
         if pool is not None and not pool.members and len(pool) == clients and pool.queries is X:
             pool.connect(statement)
@@ -115,10 +114,6 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
             self._indexed.check_sessions(pool.members)
             self._session_facts = _facts(pool.members[0])
         return pool
-
-    def clients_opener(self, X: Sequence[Any], n: int, clients: int) -> Callable[[int], ClientPool]:
-        """Return what starts a number of clients on another machine; `clients` is that of all machines."""
-        return partial(ClientPool, self._statement_of_clients(X, n, clients), X)
 
     def prepare_batch_query(self, X: Sequence[Any], n: int) -> None:
         """Start a client for each core, which are to share the rows of X out."""
@@ -186,8 +181,8 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
             self._pool.end()
         self._pool = None
 
-    def _statement_of_clients(self, X: Sequence[Any], n: int, clients: int) -> QueryStatement:
-        """Return what this number of clients is to send, in place of the session."""
+    def _statement_of_clients(self, X: Sequence[Any], n: int) -> QueryStatement:
+        """Return what clients are to send, in place of the session."""
         self.end_sessions()
         statement = self.statement(X[0], n)
         self._forget_plans()
