@@ -6,10 +6,10 @@ runs with a thread for each core, as we run a process, and with a thread for eac
 """
 
 import argparse
-import os
 import re
 import resource
 import subprocess
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -37,25 +37,25 @@ SETTINGS = QUERY_SESSION | {"hnsw.ef_search": str(EF_SEARCH)}
 
 
 class Executing(BaseANN):
-    """Queries as ann-benchmarks' own plug-in sends them; each process that is forked connects by itself."""
-
-    clients_by = "processes"
+    """Queries as ann-benchmarks' own plug-in sends them; each thread connects by itself."""
 
     def __init__(self, parameters: dict[str, Any], table: str, column: VectorColumn) -> None:
-        self._parameters, self._literal, self._process = parameters, column.literal, 0
+        self._parameters, self._literal, self._own = parameters, column.literal, threading.local()
         self._sql = f"SELECT id FROM {table} ORDER BY embedding <-> %s::vector LIMIT %s"
 
     def query(self, q: np.ndarray, n: int) -> list[int]:
         """Have it executed."""
-        if self._process != os.getpid():
-            self._process = os.getpid()
-            self._connection = connect(self._parameters)
-            self._connection.execute("SELECT '[1]'::vector")  # loads the library, which knows the settings
-            for setting in SETTINGS.items():
-                self._connection.execute("SELECT set_config(%s, %s, false)", setting)
-            self._cursor = self._connection.cursor(binary=True)
-        self._cursor.execute(self._sql, (self._literal(q), n), prepare=True)
-        return [row[0] for row in self._cursor.fetchall()]
+        cursor = getattr(self._own, "cursor", None) or self._open_cursor()
+        cursor.execute(self._sql, (self._literal(q), n), prepare=True)
+        return [row[0] for row in cursor.fetchall()]
+
+    def _open_cursor(self) -> Any:
+        connection = connect(self._parameters)
+        connection.execute("SELECT '[1]'::vector")  # loads the library, which knows the settings
+        for setting in SETTINGS.items():
+            connection.execute("SELECT set_config(%s, %s, false)", setting)
+        self._own.connection, self._own.cursor = connection, connection.cursor(binary=True)
+        return self._own.cursor
 
 
 def cases(args: argparse.Namespace) -> Iterator[Case]:

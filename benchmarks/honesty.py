@@ -50,7 +50,7 @@ def measure(algo: BaseANN, load: Load, runs: int = 1, warmup: str = "off") -> li
 
 def stall(args: argparse.Namespace) -> Iterator[Row]:
     rate, clients = 100, 32
-    algo = Stalling(SLEEP, 1.0, STALL, "processes")
+    algo = Stalling(SLEEP, 1.0, STALL)
     loads = {"closed": Load(8, seconds=STALL_RUN), "open": Load(clients, seconds=STALL_RUN, rate=rate)}
     times = {
         loop: np.concatenate([run.times for run in measure(algo, load, RUNS)]) for loop, load in loads.items()

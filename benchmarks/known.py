@@ -1,14 +1,14 @@
 """Plug-ins whose behaviour is known, and what arithmetic says that a measurement of them must give."""
 
 import math
-import multiprocessing
+import threading
 import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from ann_benchmarks.algorithms.base.module import BaseANN
-from ann_benchmarks.load.one_client import ClientAnswers
+from ann_benchmarks.load.samples import ClientAnswers
 
 clock = time.perf_counter
 NEVER = math.inf
@@ -17,8 +17,8 @@ NEVER = math.inf
 class Sleeping(BaseANN):
     """Takes `seconds` for a query, however many come at the same time; answers with its number."""
 
-    def __init__(self, seconds: float, clients_by: str = "threads") -> None:
-        self.seconds, self.clients_by = seconds, clients_by
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
 
     def query(self, q: np.ndarray, n: int) -> list[int]:
         """Sleep; `q` holds the number."""
@@ -33,20 +33,20 @@ class Stalling(Sleeping):
     without a warm-up: of those, a plug-in learns that they begin.
     """
 
-    def __init__(self, seconds: float, after: float, stall: float, clients_by: str = "threads") -> None:
-        super().__init__(seconds, clients_by)
+    def __init__(self, seconds: float, after: float, stall: float) -> None:
+        super().__init__(seconds)
         self.after, self.stall = after, stall
-        self._begins = multiprocessing.Value("d", NEVER)  # of clock, for all threads and forks
+        self._begins, self._lock = NEVER, threading.Lock()  # of clock, for all threads
 
     def cool(self) -> None:
         """Note that a run begins."""
-        self._begins.value = NEVER
+        self._begins = NEVER
 
     def query(self, q: np.ndarray, n: int) -> list[int]:
         """Wait for the end of the stall, and sleep."""
         now = clock()
-        with self._begins.get_lock():
-            self._begins.value = begins = min(self._begins.value, now + self.after)
+        with self._lock:
+            self._begins = begins = min(self._begins, now + self.after)
         if 0 <= (into := now - begins) < self.stall:
             time.sleep(self.stall - into)
         return super().query(q, n)

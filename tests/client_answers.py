@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.load.one_client import ClientAnswers
+from ann_benchmarks.load.samples import ClientAnswers
 
 
 def made_answers(

@@ -11,8 +11,8 @@ from ann_benchmarks.algorithms.base.module import BaseANN
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres.clients.member import RawSample, own_places
 from ann_benchmarks.algorithms.postgres.servers import Server
-from ann_benchmarks.load.one_client import AnswerSample, ClientAnswers, one_each, padded, row_facts
 from ann_benchmarks.load.request import Load, QueryOrder
+from ann_benchmarks.load.samples import AnswerSample, ClientAnswers, one_each, padded, row_facts
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.loaded_point import LoadedPoint

@@ -86,7 +86,6 @@ def clients(**more):
         (AT_ONCE, {"batch": True}),
         (CLIENTS, clients()),
         ("", clients()),
-        ("clients_by = 'processes'", clients()),
         ("", {"load": Load(2, rate=400.0, seconds=0.3), "warmup": Warmup("queries", 10)}),
     ],
 )

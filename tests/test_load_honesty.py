@@ -5,7 +5,7 @@ break is asserted; `python -m benchmarks honesty` measures how near a quiet one 
 """
 
 import math
-import multiprocessing
+import threading
 import time
 from collections.abc import Callable, Sequence
 
@@ -32,7 +32,6 @@ pytestmark = pytest.mark.thorough
 SLEEP = 0.02
 QUERIES = np.arange(16, dtype=np.float32)[:, np.newaxis]
 COLD = Warmup("off")
-KINDS = ["threads", "processes"]
 
 
 def measured(algo: BaseANN, load: Load, runs: int = 1, warmup: Warmup = COLD) -> list[Measured]:
@@ -49,17 +48,15 @@ class OneSlot(BaseANN):
     The time of service is fixed as a query comes: a client that wakes up late does not keep the slot.
     """
 
-    def __init__(self, seconds: float, clients_by: str = "threads") -> None:
-        self.seconds, self.clients_by = seconds, clients_by
-        self._free_at = multiprocessing.Value("d", 0.0)  # of time.perf_counter, for all threads and forks
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._free_at, self._lock = 0.0, threading.Lock()  # of time.perf_counter, for all threads
 
     def query(self, q: np.ndarray, n: int) -> list[int]:
         """Wait for the slot, and then for the service; `q` holds the number, and perhaps its seconds."""
-        with self._free_at.get_lock():
-            end = max(time.perf_counter(), self._free_at.value) + (
-                float(q[1]) if len(q) > 1 else self.seconds
-            )
-            self._free_at.value = end
+        with self._lock:
+            end = max(time.perf_counter(), self._free_at) + (float(q[1]) if len(q) > 1 else self.seconds)
+            self._free_at = end
         time.sleep(max(end - time.perf_counter(), 0.0))
         return [int(q[0])]
 
@@ -132,11 +129,10 @@ def crossing(is_beyond: Callable[[float], bool], low: float, high: float) -> flo
 # Closed loop
 
 
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("clients", [1, 8])
-def test_clients_that_do_not_disturb_each_other(clients: int, kind: str):
+def test_clients_that_do_not_disturb_each_other(clients: int):
     """Each of N sends at most 1 / s queries a second, of at least s each."""
-    (run,) = measured(Sleeping(SLEEP, kind), Load(clients, seconds=0.6), warmup=Warmup("queries", 8))
+    (run,) = measured(Sleeping(SLEEP), Load(clients, seconds=0.6), warmup=Warmup("queries", 8))
     qps, span = 1 / run.seconds_per_query, run.facts["active_seconds"]
     assert run.times.min() >= SLEEP
     assert qps <= clients * (1 / SLEEP + 1 / span)
@@ -149,7 +145,7 @@ def test_clients_that_do_not_disturb_each_other(clients: int, kind: str):
 def test_clients_that_wait_for_one_slot():
     """All together get 1 / s queries a second; each takes N s."""
     clients = 8
-    (run,) = measured(OneSlot(SLEEP, "processes"), Load(clients, seconds=2))
+    (run,) = measured(OneSlot(SLEEP), Load(clients, seconds=2))
     # What waits in the end counts by the share of its time that is over, at most a query a client.
     qps = 1 / run.seconds_per_query
     assert qps <= 1 / SLEEP + clients / run.facts["active_seconds"]
@@ -160,10 +156,9 @@ def test_clients_that_wait_for_one_slot():
 # Open loop
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_rate_below_what_can_be_served(kind: str):
+def test_a_rate_below_what_can_be_served():
     load = Load(8, seconds=0.8, rate=100)
-    (run,) = measured(Sleeping(SLEEP, kind), load)
+    (run,) = measured(Sleeping(SLEEP), load)
     assert run.times.min() >= SLEEP
     due, _ = load.arrivals(len(QUERIES), 100, run=0)
     assert run.facts["queries_due"] == len(run.times) == len(due)
@@ -194,7 +189,7 @@ def test_no_query_is_answered_before_one_server_could(monkeypatch: pytest.Monkey
     services = drawn * service / drawn.mean()
     queries = np.column_stack([np.arange(count), services]).astype(np.float32)
     load = Load(clients, seconds=1.0, rate=rate)
-    plugin = Plugin(OneSlot(service, "processes"))
+    plugin = Plugin(OneSlot(service))
     subject = Subject(plugin, queries, 1, count, all_repeats=UndisturbedRuns(0))
     (run,) = LoadedPoint(subject, load).measure(Warmup("queries", clients), [3], completes=False)
     lead_in = run.facts["lead_in_seconds"]
@@ -219,12 +214,11 @@ def test_a_closed_loop_omits_a_stall():
     assert counts[edges[:-1] > stall / 2].sum() == clients
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_open_loop_shows_a_stall(kind: str):
+def test_an_open_loop_shows_a_stall():
     """What was due while the server stood still has waited, whether or not a client was free to ask it."""
     clients, stall, seconds, rate = 16, 0.6, 2.4, 100
     load = Load(clients, seconds=seconds, rate=rate)
-    (run,) = measured(Stalling(SLEEP, 0.8, stall, kind), load)
+    (run,) = measured(Stalling(SLEEP, 0.8, stall), load)
     seen = StallSeen(SLEEP, stall, seconds, utilisation=rate * SLEEP / clients)
     for over in (0.1, 0.2, 0.4):
         assert np.mean(run.times > over) > seen.open_share_over(over) / 2
@@ -293,13 +287,11 @@ class KnownRecall(BaseANN):
         return self.answers[int(q[0])]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_recall_reported_is_that_of_the_answers(kind: str):
+def test_the_recall_reported_is_that_of_the_answers():
     queries = np.arange(500, dtype=np.float32)[:, np.newaxis]
     train = np.concatenate([np.arange(10), np.full(10, 10_000)]).astype(np.float32)[:, np.newaxis]
     (hits,) = drawn_hits(np.random.default_rng(1), 0.95, "uneven", 1, 500, 10)
     algo = KnownRecall(hits)
-    algo.clients_by = kind
     neighbors = LoadedPoint(Subject(Plugin(algo), queries, 10, len(train)), Load(3)).answers()
     found = candidate_distances("euclidean", queries, train, neighbors)
     truth = np.sort(np.abs(queries - train[:10, 0]), axis=1)

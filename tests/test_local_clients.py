@@ -1,28 +1,21 @@
 """Clients of plug-ins that are no database: what they measure, and what is left when something goes wrong."""
 
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 from threadpoolctl import threadpool_info
 
 from ann_benchmarks.algorithms.base.module import BaseANN
 from ann_benchmarks.algorithms.bruteforce.module import ExactScan
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.load.clients import ProcessClients, ThreadClients, open_clients
+from ann_benchmarks.load.clients import ThreadClients, open_clients
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.plugin import Plugin
 
 from .client_answers import ids_of
-from .programs import has_ended, until
 
 pytestmark = pytest.mark.thorough
 
@@ -71,11 +64,11 @@ class Computing(BaseANN):
 
 
 class Client(BaseANN):
-    """Answers with the process and the thread that ask."""
+    """Answers with the thread that asks."""
 
     def query(self, q: np.ndarray, n: int) -> list[int]:
         time.sleep(0.001)
-        return [os.getpid(), threading.get_ident()]
+        return [threading.get_ident()]
 
 
 def native_threads() -> int:
@@ -89,21 +82,18 @@ class Native(BaseANN):
         return [native_threads()]
 
 
-@pytest.fixture(params=["threads", "processes"])
-def opened(request) -> Iterator:
-    """Open clients of either kind; nothing of them is left afterwards."""
-    before, threads, open_ones = psutil.Process().children(), threading.active_count(), []
+@pytest.fixture
+def opened() -> Iterator:
+    """Open clients; nothing of them is left afterwards."""
+    threads, open_ones = threading.active_count(), []
 
-    def opened(kind: type[BaseANN], clients: int = 3) -> ThreadClients | ProcessClients:
-        algo = kind()
-        algo.clients_by = request.param
-        open_ones.append(open_clients(Plugin(algo), QUERIES, 1, Load(clients)))
+    def opened(kind: type[BaseANN], clients: int = 3) -> ThreadClients:
+        open_ones.append(open_clients(Plugin(kind()), QUERIES, 1, Load(clients)))
         return open_ones[-1]
 
     yield opened
     for one in open_ones:
         one.close()
-    assert psutil.Process().children() == before
     assert threading.active_count() == threads
 
 
@@ -119,25 +109,11 @@ def ask_at(clients, due: np.ndarray, numbers: np.ndarray, patience: float = 5.0)
     return list(clients.answers())
 
 
-def test_a_plug_in_says_what_its_clients_are():
-    assert BaseANN.clients_by == "threads"
-    assert ExactScan.clients_by == "processes"
-    algo = Sleeping()
-    algo.clients_by = "fibres"  # type: ignore[assignment]
-    with pytest.raises(UserError, match="Sleeping.clients_by is 'fibres': make it one of threads, processes"):
-        open_clients(Plugin(algo), QUERIES, 1, Load(3))
-
-
-def test_each_client_is_a_thread_or_a_process_of_its_own(opened):
+def test_each_client_is_a_thread_of_its_own(opened):
     clients = opened(Client)
     for _ in range(2):
         answers = ask(clients, [np.arange(3)] * 3)
         assert len({tuple(ids_of(given)[0]) for given in answers}) == 3
-        processes = {ids_of(given)[0][0] for given in answers}
-        if isinstance(clients, ThreadClients):
-            assert processes == {os.getpid()}
-        else:
-            assert len(processes - {os.getpid()}) == 3
 
 
 def test_each_client_asks_what_it_is_told_in_its_order(opened):
@@ -151,8 +127,6 @@ def test_each_client_asks_what_it_is_told_in_its_order(opened):
             assert (given.answered - given.sent >= SECONDS).all()
             assert (given.sent[1:] >= given.answered[:-1]).all()
             assert set(ids_of(given)) == set(order)
-            if isinstance(clients, ProcessClients):  # of threads, one overwrites what another is given
-                assert all(ids[0] == number for number, ids in ids_of(given).items())
             assert given.cpu_seconds < 0.1
         starts, *_, ends = zip(*[given.sent[[0, -1]] for given in answers if len(given.sent)], strict=True)
         assert max(starts) < max(ends)  # at the same time
@@ -220,8 +194,6 @@ def test_an_error_names_the_client_and_ends_all(opened):
     clients = opened(Failing)
     with pytest.raises(UserError, match="client 2 of 3: ValueError: no such vector$"):
         ask(clients, [np.arange(3), np.arange(6, 9), np.arange(3)], None)
-    if isinstance(clients, ProcessClients):
-        assert not clients._processes
 
 
 def test_an_error_ends_those_that_would_go_on_for_long(opened):
@@ -233,51 +205,7 @@ def test_an_error_ends_those_that_would_go_on_for_long(opened):
     assert time.perf_counter() - started < 20
 
 
-def test_a_killed_process_is_named_and_ends_all():
-    clients = ProcessClients(Sleeping().query, QUERIES, 1, 3)
-    processes = [psutil.Process(number) for number in clients._processes]
-    clients.prepare([np.arange(20)] * 3, 30)
-    threading.Timer(0.2, processes[1].kill).start()
-    with pytest.raises(UserError, match="client 2 of 3 ended before it answered"):
-        clients.run()
-    assert not any(process.is_running() for process in processes)
-
-
-PARENT = """
-import sys, time
-import numpy as np
-from ann_benchmarks.load.clients import ProcessClients
-
-class Sleeping:
-    def query(self, q, n):
-        time.sleep(60)
-
-clients = ProcessClients(Sleeping().query, np.zeros((4, 2)), 1, 3)
-clients.prepare([np.arange(4)] * 3)
-print(*clients._processes, flush=True)
-clients.run()
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_a_parent_that_ends_leaves_no_process(number: int, tmp_path: Path):
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    children = [psutil.Process(int(pid)) for pid in parent.stdout.readline().split()]
-    assert len(children) == 3
-    time.sleep(0.1)  # in the middle of asking
-    parent.send_signal(number)
-    parent.wait()
-    parent.stdout.close()
-    until(lambda: all(map(has_ended, children)))
-
-
-def test_processes_share_the_index_and_answer_as_one_does(opened):
+def test_clients_share_the_index_and_answer_as_one_does():
     algo = ExactScan("euclidean")
     algo.fit(QUERIES)
     clients = open_clients(Plugin(algo), QUERIES, 3, Load(2))

@@ -21,9 +21,6 @@ class BaseANN:
     # True: fit() is given the dataset as it lies on disk (sliceable, with .shape and .dtype), which may be
     # larger than memory. False: an array, possibly memory-mapped; changing it does not change the file.
     streams_training_set = False
-    # What --clients makes of a plug-in without open_clients: "threads" of its process, which call `query` at
-    # the same time, or "processes", forked from it when the index is built. ann-benchmarks does not know it.
-    clients_by = "threads"
 
     def fit(self, X: Any) -> None:
         """Build the index over the rows of `X`, whose numbers are the ids that queries return."""

@@ -22,7 +22,6 @@ _HOLDS: Mapping[str, Callable[[Any, Any], Any]] = {
 class ExactScan(BaseANN):
     """Exact scan with NumPy: slow and without error, as a reference for other algorithms."""
 
-    clients_by = "processes"
     precision: Any = np.float32
 
     def __init__(self, metric: str) -> None:

@@ -11,7 +11,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.plugin import Answers
 
-from .one_client import row_facts
+from .samples import row_facts
 
 
 @dataclass(frozen=True)

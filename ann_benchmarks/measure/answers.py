@@ -9,7 +9,7 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets.truth_check import MOST_MISSING
 from ann_benchmarks.distance import is_nearer, rounded_up
-from ann_benchmarks.load.one_client import padded
+from ann_benchmarks.load.samples import padded
 from ann_benchmarks.load.spans import Measured
 
 

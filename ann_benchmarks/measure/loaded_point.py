@@ -13,8 +13,8 @@ from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.load.clients import open_clients
-from ann_benchmarks.load.one_client import one_each
 from ann_benchmarks.load.request import Load, Queue
+from ann_benchmarks.load.samples import one_each
 from ann_benchmarks.load.search import CLOSE_ENOUGH, highest_rate
 from ann_benchmarks.load.spans import Measured, closed_loop, open_loop
 from ann_benchmarks.load.warmup import WARMUP_RUN, Caches, Warmup, send_in_pieces, warm_up

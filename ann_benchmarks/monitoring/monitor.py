@@ -1,8 +1,6 @@
 """A thread that samples while a job goes on, and knows in which phase it is; few samples are kept."""
 
 import json
-import os
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -23,11 +21,6 @@ PAUSE_CPU, PAUSE_WALL = 200, 20  # times what a sample takes, is the least time 
 BOUNDARY_SECONDS = 0.5  # a new phase waits so long for its first sample
 STOP_SECONDS = 2.0
 OTHER = "other"  # the phase between those that have a name
-_PATIENCE_SECONDS = 1.0  # of a fork, with a server that does not answer
-
-# No fork in the middle of a sample: it would inherit the locks of libraries as they are at that moment.
-no_fork = threading.Lock()
-_is_held = False
 
 
 @dataclass(frozen=True)
@@ -211,8 +204,7 @@ class Monitor:
                 if self._is_closing:
                     return
             wall, cpu = time.perf_counter(), time.thread_time()
-            with no_fork:
-                sample = self._sample()
+            sample = self._sample()
             wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
             with self._changed:
                 self._cpu_seconds += cpu
@@ -250,19 +242,3 @@ class Monitor:
             sample.totals.update(machine.totals())
             sample.levels.update(machine.levels())
         return sample
-
-
-def _hold_forks() -> None:
-    global _is_held
-    _is_held = no_fork.acquire(timeout=_PATIENCE_SECONDS)
-
-
-def _release_forks() -> None:
-    global _is_held
-    if _is_held:
-        _is_held = False
-        no_fork.release()
-
-
-if sys.platform != "win32":
-    os.register_at_fork(before=_hold_forks, after_in_parent=_release_forks, after_in_child=_release_forks)

@@ -200,11 +200,6 @@ class Plugin:
 
     # Clients
 
-    @property
-    def clients_by(self) -> str:
-        """How query is called by several clients without open_clients: by "threads" or "processes"."""
-        return str(self._optional("clients_by", "threads"))
-
     def check_clients(self, clients: int) -> None:
         """Raise UserError for more clients than the plug-in can have here; without most_clients, none are."""
         most: int | None = self._optional("most_clients", lambda: None)()

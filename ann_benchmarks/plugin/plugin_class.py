@@ -24,7 +24,7 @@ METHODS = (
     *("servers_environment", "install_local", "local_target", "local_state"),
 )
 # Class attributes.
-ATTRIBUTES = ("streams_training_set", "clients_by", "has_found_index", "instead_of_installing")
+ATTRIBUTES = ("streams_training_set", "has_found_index", "instead_of_installing")
 _OPTIONAL = METHODS + ATTRIBUTES
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 # What may be requested, the methods of which a plug-in needs one for it, and what to do where it has none.

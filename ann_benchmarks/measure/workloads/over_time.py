@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.load.one_client import common_start
+from ann_benchmarks.load.clients import common_start
 from ann_benchmarks.plugin import Answers, Writes
 from ann_benchmarks.results.records import Rate
 from ann_benchmarks.statistics.intervals import mean_interval

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ann_benchmarks.load.clients import open_clients
-from ann_benchmarks.load.one_client import one_each
 from ann_benchmarks.load.request import Load
+from ann_benchmarks.load.samples import one_each
 from ann_benchmarks.load.spans import closed_loop
 from ann_benchmarks.load.warmup import WARMUP_RUN, Warmup, warm_up
 from ann_benchmarks.plugin import Writable, client_facts
