@@ -28,6 +28,7 @@ from .programs import write_config
 ROOT = Path(__file__).parents[1]
 FIRST_SECONDS = 5.0
 END_SECONDS = 60.0  # after a signal; who takes longer hangs
+PYTHON_START_SECONDS = 0.05  # before them, Python has not begun the command
 REST_SECONDS = 30.0  # for what a killed command started to end by itself
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 PROBLEMS = ("traceback", "status", "hang", "processes", "files")  # what a user would complain about
@@ -139,7 +140,9 @@ class Victim:
             kind = "in Python's own start" if is_of_python(said) else "traceback"
             outcome.note(kind, f"{what}, status {process.returncode}\n{said[-3000:]}")
         elif process.returncode not in (0, -number, 128 + number):
-            outcome.note("status", f"{what}: {process.returncode}\n{said[-1000:]}")
+            is_silent = delay < PYTHON_START_SECONDS and not said.strip()
+            kind = "in Python's own start" if is_silent else "status"
+            outcome.note(kind, f"{what}: {process.returncode}\n{said[-1000:]}")
         if left := self.processes_left():
             outcome.note("processes", f"{what}: {left}")
             self.end_all()

@@ -97,7 +97,8 @@ def curve_names(each: Iterable[Series]) -> dict[str, str]:
     """Return what legends call series: by name, and by label with and without the memory of a tier."""
     series = list(each)
     plain = short_names(one.only(*NAME) for one in series)
-    return plain | short_names(one.drop("tier_memory") for one in series) | short_names(series)
+    over_memory = short_names(one.drop("tier_memory") for one in series if one.tier_memory)
+    return plain | over_memory | short_names(series)
 
 
 def heading_curve(label: str) -> Curve:

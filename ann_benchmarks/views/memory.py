@@ -130,7 +130,7 @@ def memory_in_short(found: Sequence[MemoryNeed]) -> str:
     least, missing = found[0].least, sorted({ram for one in found for ram in one.missing})
     keep = f"of RAM to keep {KEPT:.0%} of the throughput"
     if perhaps == math.inf:
-        text = f"more than any reduced amount that was measured {keep}"
+        text = f"more RAM than any reduced amount measured, to keep {KEPT:.0%} of the throughput"
     elif most == math.inf:
         text = f"perhaps {size_text(perhaps)} {keep}, which is not sure"
     else:
