@@ -28,7 +28,6 @@ class FileServer(ThreadingHTTPServer):
         self.sent_of: Counter[str] = Counter()  # by path
         self.statuses: list[tuple[int, str]] = []  # answered first, one a request, with their Retry-After
         self.cut: Callable[[], int | None] = lambda: None  # bytes before the connection is cut
-        # Called with every request but the question how long a file is.
         self.before: Callable[[Request], None] = lambda request: None
         self.ranges = self.if_range = self.etags = True
         self.dates = False
@@ -42,11 +41,6 @@ class FileServer(ThreadingHTTPServer):
 
     def url(self, path: str = "file") -> str:
         return f"http://127.0.0.1:{self.server_port}/{path}"
-
-    @property
-    def parts(self) -> list[Request]:
-        """The requests for content: all but the question how long a file is."""
-        return [request for request in self.requests if request.range != "bytes=0-0"]
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Connections that are cut are no news."""
@@ -71,8 +65,7 @@ class _Handler(BaseHTTPRequestHandler):
         with server.guard:
             server.requests.append(request)
             status, retry_after = server.statuses.pop(0) if server.statuses else (0, "")
-        if request.range != "bytes=0-0":
-            server.before(request)
+        server.before(request)
         if server.raw:
             self.close_connection = True
             for block in server.raw:
@@ -88,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def send_body(self, request: Request, body: bytes) -> None:
         server, wrong = self.server, self.server.wrong
-        validators = {}
+        validators = {"Accept-Ranges": "bytes"} if server.ranges else {}
         if server.etags:
             validators["ETag"] = f'"{hashlib.md5(body).hexdigest()}"'
         if server.dates:
@@ -98,7 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not (request.range and server.ranges and honoured):
             self.answer(200, body, **validators)
             return
-        first, last = (int(number) for number in request.range.removeprefix("bytes=").split("-"))
+        first, last = (int(number or len(body)) for number in request.range.removeprefix("bytes=").split("-"))
         if first >= len(body):
             self.answer(416, b"")
             return

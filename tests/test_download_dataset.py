@@ -27,7 +27,7 @@ def test_a_dataset_is_downloaded_once(dataset_server: FileServer) -> None:
         dataset, dimension = get_dataset(NAME)
         dataset.close()
         assert dimension == 8 and TARGET.read_bytes() == dataset_server.bodies[TARGET.name]
-        assert len(dataset_server.parts) == 1
+        assert len(dataset_server.requests) == 1
 
 
 def test_a_page_is_no_dataset(dataset_server: FileServer) -> None:

@@ -282,10 +282,10 @@ def test_the_sparse_track_is_downloaded_and_converted(splade: tuple[FileServer, 
         truth = dataset.truth().nearest(10)
         assert (dataset.name, dataset.rows, len(dataset.test())) == (SMALL, 150, 6)
     np.testing.assert_allclose(truth.distances, np.sort(expected, axis=1)[:, :10], rtol=1e-13)
-    requests = len(server.parts)
+    requests = len(server.requests)
     assert list(verify_dataset(SMALL)) == [] and is_present(SMALL)
     get_dataset(SMALL)[0].close()
-    assert len(server.parts) == requests
+    assert len(server.requests) == requests
     assert "150" in next(line for line in dataset_table().splitlines() if line.startswith(SMALL))
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from .partial import DownloadRequest as DownloadRequest
-from .partial import has_record as has_record
-from .partial import verify as verify
+from .record import has_record as has_record
+from .record import verify as verify
 
 
 def fetch(files: Sequence[DownloadRequest], connections: int = 4, hint: str = "") -> None:
