@@ -49,8 +49,8 @@ def pair_distances(metric: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return 1.0 - np.count_nonzero(a & b, axis=1) / np.maximum(union, 1)
     a, b = a.astype(np.float64), b.astype(np.float64)
     if metric == "euclidean":
-        difference = a - b
-        return np.sqrt(_row_dots(difference, difference))
+        a -= b
+        return np.sqrt(_row_dots(a, a))
     if metric == "ip":
         return -_row_dots(a, b)
     if metric == "manhattan":

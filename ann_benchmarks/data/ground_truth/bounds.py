@@ -42,6 +42,7 @@ class DistanceBounds:
         self.weights = device.table(len(queries), self.dimension + 1)
         self.weights[:, self.dimension] = 1
         self.prepare(queries, sample)
+        self.factor = device.transposed(self.weights)
 
     def prepare(self, queries: Array, sample: Array) -> None:
         """Set weights and query_error."""
@@ -60,7 +61,7 @@ class DistanceBounds:
 
     def scores(self, of: slice, rows: Array, out: Array) -> Array:
         """Return scores (rows, queries of that slice), made in `out` unless it is None."""
-        return self.xp.matmul(rows, self.weights[of].T, out=out)
+        return self.xp.matmul(rows, self.factor[:, of], out=out)
 
     def squares(self, vectors: Array) -> Array:
         """Return the squared lengths in float64."""
@@ -280,7 +281,7 @@ class _Jaccard(_Hamming):
     weight, off = 1, 16 * FLOAT32_UNIT
 
     def scores(self, of: slice, rows: Array, out: Array) -> Array:
-        shared = np.matmul(rows[:, :-1], self.weights[of, :-1].T, out=out)
+        shared = np.matmul(rows[:, :-1], self.factor[:-1, of], out=out)
         union = self.ones[of].astype(np.float32) + rows[:, -1:] - shared
         np.divide(shared, np.maximum(union, 1, out=union), out=shared)
         return np.subtract(1, shared, out=shared)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from importlib import import_module
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ EXACT_FOR_ROW = 2**12  # values of float64 on a GPU, several times, for each row
 LARGE_MEMORY = 2**36  # bytes, of a GPU that takes larger blocks
 SHARE_OF_MEMORY = 0.4  # of a GPU's, for a span's rows
 VECTOR_TYPES = ("float16", "float32", "float64", "int8", "uint8")
+MANY_NEAR = 16  # one chunk in so many: then all scores are looked at
 PROVED = 256  # distances that the processor computes, too
 # How PyTorch and cuBLAS say it, in a RuntimeError.
 OUT_OF_MEMORY = ("out of memory", "allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
@@ -44,13 +46,23 @@ class Device:
         """Return room for factors of a product."""
         return np.empty((rows, columns), np.float32)
 
-    def memory(self, rows: int, columns: int, queries: int) -> tuple[Array, Any]:
-        """Return what a thread writes again and again: room for factors and for scores."""
-        return self.table(rows, columns), np.empty(rows * queries, np.float32)
+    def memory(self, rows: int, columns: int, queries: int) -> tuple[Array, tuple[Any, ...]]:
+        """Return what a thread writes again and again: room for factors; for scores and for `near`."""
+        chunks = rows // self.chunk * queries
+        scores = np.empty(rows * queries, np.float32), np.empty(chunks, np.float32), np.empty(chunks, bool)
+        return self.table(rows, columns), scores
+
+    def shaped(self, room: Any, *shape: int) -> Any:
+        """Return an array in such room."""
+        return room[: prod(shape)].reshape(shape)
 
     def put(self, array: np.ndarray, into: Array = None) -> Array:
         """Return the device's form of an array, or copy it into one."""
         return array
+
+    def transposed(self, array: Array) -> Array:
+        """Return columns as rows, in the order in memory that products are fastest with."""
+        return np.ascontiguousarray(array.T)
 
     def get(self, array: Array) -> np.ndarray:
         """Return NumPy's form of an array."""
@@ -74,24 +86,26 @@ class Device:
         """Give arrays that are made while other threads score."""
         yield make()
 
-    def near(self, scores: Array, limits: Array, count: int) -> tuple[Array, Array, Array]:
+    def near(
+        self, scores: Array, limits: Array, count: int, least: Array, is_near: Array
+    ) -> tuple[Array, Array, Array]:
         """Find scores within their queries' limits in `count` rows: query, row and score of each.
 
-        Almost none is: the smallest of each chunk of rows says so soonest.
+        Soon almost none is: the smallest of each chunk of rows says so soonest. `least` and `is_near` are
+        room for these, (rows / chunk, queries).
         """
-        xp, width = self.arrays, scores.shape[1]
-        chunks = scores.reshape(self.chunk, -1, width)  # NumPy's minimum is fastest along the first dimension
-        at = xp.where((xp.amin(chunks, axis=0) <= limits).reshape(-1))[0]  # and this in one
-        chunk, query = at // width, at % width
-        values = chunks[:, chunk, query]
-        at, hits = xp.where((values <= limits[query]).reshape(-1))[0], max(len(chunk), 1)
-        score, hit = values.reshape(-1)[at], at % hits
-        row = at // hits * chunks.shape[1] + chunk[hit]
-        query = xp.asarray(query[hit], dtype=xp.int32)
-        if count < len(scores):
-            kept = row < count
-            query, row, score = query[kept], row[kept], score[kept]
-        return query, row, score
+        xp, width, flat = self.arrays, scores.shape[1], scores.reshape(-1)
+        # NumPy's minimum is fastest along the first dimension.
+        least = xp.amin(scores.reshape(self.chunk, -1, width), axis=0, out=least)
+        at = xp.where(xp.less_equal(least, limits, out=is_near).reshape(-1))[0]
+        if len(at) < len(flat) // (MANY_NEAR * self.chunk):
+            place = at + self.put(np.arange(0, len(flat), len(flat) // self.chunk))[:, None]
+            hit = xp.where((flat.take(place) <= limits[at % width]).reshape(-1))[0]
+            place = place.reshape(-1)[hit]
+        else:
+            place = xp.where((scores <= limits).reshape(-1))[0]
+        place = place[place < count * width]
+        return xp.asarray(place % width, dtype=xp.int32), place // width, flat.take(place)
 
 
 class TorchDevice(Device):
@@ -118,10 +132,14 @@ class TorchDevice(Device):
         """Return zeros; products are fastest where a row is some times 16 bytes."""
         return self.arrays.zeros((rows, -(-columns // 4) * 4), device=self._place)
 
-    def memory(self, rows: int, columns: int, queries: int) -> tuple[Array, Any]:
+    def memory(self, rows: int, columns: int, queries: int) -> tuple[Array, tuple[Any, ...]]:
         """Leave room for scores to PyTorch."""
         with self._aside():
-            return self.table(rows, columns), None
+            return self.table(rows, columns), (None, None, None)
+
+    def shaped(self, room: Any, *shape: int) -> Any:
+        """Return None: PyTorch makes the array."""
+        return None
 
     def put(self, array: np.ndarray, into: Array = None) -> Array:
         """Copy by way of memory that the GPU can read; vectors of types not listed become float64."""
@@ -137,6 +155,10 @@ class TorchDevice(Device):
             pinned.numpy()[...] = part
             into[at : at + step].copy_(pinned)
         return into
+
+    def transposed(self, array: Array) -> Array:
+        """Return a view: cuBLAS takes either order."""
+        return array.T
 
     def get(self, array: Array) -> np.ndarray:
         """Copy, when the array is computed."""

@@ -133,7 +133,7 @@ class _Search:
             self.score(number, *found, memory)
 
     @np.errstate(all="ignore")
-    def score(self, number: int, start: int, rows: np.ndarray, memory: tuple[Array, Any]) -> None:
+    def score(self, number: int, start: int, rows: np.ndarray, memory: tuple[Array, tuple[Any, ...]]) -> None:
         left = self.repeats.needed(rows, start)
         if len(left):
             make = partial(self.prepare, start - self.span.start, rows, left, memory[0])
@@ -208,13 +208,13 @@ class _Group:
         self._pairs: list[tuple[Any, ...]] = []
         self._count, self._most = 0, max(FEWEST_PAIRS, 3 * self._k * len(limits) // 2)
 
-    def compare(self, block: tuple[Array, ...], room: Array) -> None:
+    def compare(self, block: tuple[Array, ...], room: tuple[Any, ...]) -> None:
         """Score rows, given with errors and numbers, and keep those that may be near."""
-        rows, row_error, numbers = block
-        shape = len(rows), len(self._keys)
-        out = None if room is None else room[: shape[0] * shape[1]].reshape(shape)
+        device, (rows, row_error, numbers), width = self._search.device, block, len(self._keys)
+        out = device.shaped(room[0], len(rows), width)
         scores = self._search.bounds.scores(self._queries, rows, out)
-        query, row, lower = self._search.device.near(scores, self._limits, len(numbers))
+        chunks = [device.shaped(part, len(rows) // device.chunk, width) for part in room[1:]]
+        query, row, lower = device.near(scores, self._limits, len(numbers), *chunks)
         if len(query):
             upper = lower + (row_error[row] + self._error[query])
             with self._lock:
