@@ -13,7 +13,6 @@ import random
 import struct
 import sys
 import time
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -34,7 +33,6 @@ from .vector_files import (
     write_chunked,
     write_hdf5,
     write_npy,
-    write_npz,
     write_parquet,
     write_texmex,
 )
@@ -46,8 +44,6 @@ GOOD = np.random.default_rng(3).standard_normal((80, 6)).astype(np.float32)
 WRITERS: dict[str, Callable[[], Path]] = {
     "npy": lambda: write_npy(Path("v.npy"), GOOD),
     "npy 2": lambda: write_npy(Path("v.npy"), GOOD, (2, 0)),
-    "npz": lambda: write_npz(Path("v.npz"), GOOD),
-    "npz, compressed": lambda: write_npz(Path("v.npz"), GOOD, compressed=True),
     "hdf5": lambda: write_hdf5(Path("v.hdf5"), train=GOOD),
     "hdf5, chunked": lambda: write_chunked(Path("v.hdf5"), GOOD),
     "parquet": lambda: write_parquet(Path("v.parquet"), lists(GOOD), 15),
@@ -123,16 +119,13 @@ HEADERS = [
 
 
 def array_cases() -> Iterator[tuple[str, Make]]:
-    """Arrays that are no vectors, in NPY files and archives."""
+    """Arrays that are no vectors."""
     for number, text in enumerate(HEADERS):
         yield f"npy header {number}", lambda t=text: _written(Path("v.npy"), npy_header(t))
-        yield f"npz header {number}", lambda t=text: _archive({"v.npy": npy_header(t)})
     objects = io.BytesIO()
     np.save(objects, np.full((4, 6), Trap(), object), allow_pickle=True)
     yield "npy of objects", lambda: _written(Path("v.npy"), objects.getvalue())
-    yield "npz of objects", lambda: _archive({"v.npy": objects.getvalue()})
     yield "npy that is a pickle", lambda: _written(Path("v.npy"), pickle.dumps(Trap()))
-    yield "npz that is a pickle", lambda: _written(Path("v.npz"), pickle.dumps(Trap()))
     for kind, wrong in (("nan", np.nan), ("infinity", np.inf), ("-infinity", -np.inf)):
         array = GOOD.copy()
         array[17, 3] = wrong
@@ -141,20 +134,6 @@ def array_cases() -> Iterator[tuple[str, Make]]:
         yield f"parquet with {kind}", lambda a=array: write_parquet(Path("v.parquet"), lists(a))
         yield f"hdf5 with {kind}", lambda a=array: write_chunked(Path("v.hdf5"), a)
     yield "npy beyond float32", lambda: write_npy(Path("v.npy"), GOOD.astype("f8") * 1e300)
-    for name in ("\x1b[31m\n.npy", "a" * 60_000 + ".npy", "../../v.npy", "v.npy/", ".npy", "ü.npy", "v.txt"):
-        yield f"npz of {name[:9]!r}", lambda n=name: _archive({n: npy_header(HEADERS[1]), f"x{n}": b"?"})
-    yield "npz of nothing", lambda: _archive({})
-    yield "npz of many", lambda: _archive({f"{'name' * 50}{n}.npy": b"" for n in range(500)})
-    yield (
-        "npz bomb",
-        lambda: _archive(
-            {
-                "v.npy": npy_header(
-                    f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({10**9}, 6)}}", bytes(10**7)
-                )
-            }
-        ),
-    )
     yield "a folder", lambda: (Path("v.npy").mkdir(), Path("v.npy"))[1]
     yield "a pipe", lambda: (os.mkfifo("v.npy"), Path("v.npy"))[1]
     yield "no end", lambda: (Path("v.npy").symlink_to("/dev/zero"), Path("v.npy"))[1]
@@ -168,13 +147,6 @@ def array_cases() -> Iterator[tuple[str, Make]]:
 def _written(path: Path, content: bytes) -> Path:
     path.write_bytes(content)
     return path
-
-
-def _archive(members: dict[str, bytes]) -> Path:
-    with zipfile.ZipFile("v.npz", "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return Path("v.npz")
 
 
 def _hdf5(make: Callable[[h5py.File], object]) -> Path:
@@ -257,11 +229,9 @@ def problem_of(kind: str, make: Any) -> str:
         Path("data/x.hdf5").write_bytes(b"an older dataset")
         old = contents("data")
         common = ("--name", "x", "--force", "--queries", "5", "--neighbors", "2", "--distance", "euclidean")
-        said = [run_main(*common, "--train", str(own)), run_main("--convert", str(own), "--output", "o.npy")]
+        said = [run_main(*common, "--train", str(own))]
         if said[0] and contents("data") != old:
             return f"data/ has changed: {sorted(contents('data'))}"
-        if said[1] and Path("o.npy").exists():
-            return "a file was left"
     else:
         make_truth("d", queries=10)
         make(Path("data/d.hdf5"))

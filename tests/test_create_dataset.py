@@ -42,11 +42,6 @@ def as_parquet(column: pa.Array, **others: pa.Array) -> str:
     return "v.parquet"
 
 
-def save_npz(**arrays: np.ndarray) -> str:
-    np.savez("v.npz", **arrays)
-    return "v.npz"
-
-
 def save_hdf5(**arrays: np.ndarray) -> str:
     return str(write_hdf5(Path("v.h5"), **arrays))
 
@@ -105,8 +100,6 @@ def test_queries_of_their_own() -> None:
 # Which of a file's arrays are taken; that those of every format can be read is tested in test_vectors.
 CHOSEN = {
     "npy parts": lambda vectors: save_parts(vectors),
-    "npz only": lambda vectors: save_npz(vectors=vectors),
-    "npz named": lambda vectors: save_npz(a=vectors[:5], b=vectors) + ":b",
     "hdf5 only": lambda vectors: save_hdf5(embeddings=vectors, ids=np.arange(9)),
     "hdf5 train": lambda vectors: save_hdf5(train=vectors, test=vectors[:5]),
     "hdf5 key": lambda vectors: save_hdf5(train=vectors[:5], other=vectors) + ":other",
@@ -159,15 +152,14 @@ WRONG = {
     "numbers as bits": (lambda: save_npy(VECTORS), "hamming", r"row 0 .*which bool cannot hold"),
     "folder": (lambda: ".", "ip", r"\. has no file ending in \.npy"),
     "folder of two formats": (
-        lambda: save_npy(VECTORS) and save_npz(a=VECTORS) and ".", "ip",
-        r"\. has \.npy and \.npz files; choose with \./\*\.npy",
+        lambda: save_npy(VECTORS) and save_hdf5(a=VECTORS) and ".", "ip",
+        r"\. has \.h5 and \.npy files; choose with \./\*\.h5",
     ),
     "two lists": (
         lambda: as_parquet(pa.array(ROWS), b=pa.array(ROWS)), "ip", r"more than one column.*embedding, b",
     ),
     "no such column": (lambda: as_parquet(pa.array(ROWS)) + ":x", "ip", r"has no column of lists 'x'"),
     "no list": (lambda: as_parquet(pa.array([1, 2])), "ip", r"has no column of lists"),
-    "two arrays": (lambda: save_npz(a=VECTORS, b=VECTORS), "ip", r"more than one array.*a, b"),
     "two tables": (lambda: save_hdf5(a=VECTORS, b=VECTORS), "ip", r"more than one two-dimensional.*a, b"),
     "zero in float32": (lambda: save_npy(VECTORS.astype("f8") * 1e-60), "angular", r"row 0 .* all zeros"),
     "too few": (lambda: save_npy(VECTORS[:50]), "ip", r"has 50 rows, too few to hold out 50 queries"),

@@ -106,7 +106,6 @@ REFUSED = {
     f"{ALL} --test file.npy --attributes pipe.parquet --filters plugins/exact/config.yml":
         f"cannot read pipe.parquet: {NO_FILE}, but is a pipe",
     f"{ALL} --queries 5 --attributes x.parquet --filters pipe.yml": "pipe.yml: cannot ",
-    "create_dataset.py --convert pipe.npy --output x.npy": "cannot read pipe.npy: it must",
     "run.py --local --dataset pipe": "cannot open data/pipe.hdf5: it must be",
     "run.py --experiment pipe.yml": f"pipe.yml: cannot be read: {NO_FILE}, but is a",
     "report.py --dataset tiny --prices /dev/zero": "/dev/zero: cannot be read: it must be a",

@@ -14,7 +14,7 @@ import yaml
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset, present_names, registered, truth_file
 from ann_benchmarks.data.datasets.catalog import dataset_table
-from ann_benchmarks.data.datasets.maintenance import convert_source, find_truth, verify_dataset
+from ann_benchmarks.data.datasets.maintenance import find_truth, verify_dataset
 from ann_benchmarks.data.datasets.own import OwnVectors, create_in_place
 from ann_benchmarks.data.ground_truth import truth
 from ann_benchmarks.results.file import truth_mark
@@ -283,20 +283,14 @@ def test_verify_sees_a_byte_that_changed_since_the_download(server: FileServer) 
 
 def test_a_converted_copy_takes_the_place_of_the_original(server: FileServer) -> None:
     get_dataset("shards")[0].close()
-    assert convert_source("shards", None, None, force=False) == Path("data/shards/shards.converted.npy")
+    copy = "data/shards/shards.converted.npy"  # as earlier versions made them
+    np.save(copy, TRAIN[::-1])
+    os.utime(copy, (1, 1))  # older than the original
+    np.testing.assert_array_equal(get_dataset("shards")[0].train_rows()[:], TRAIN)
+    np.save(copy, TRAIN)
     for path in Path("data/shards").glob("train*.parquet"):
         path.unlink()
-    assert_exact("shards", "angular", TRAIN, TEST, 20)
     np.testing.assert_array_equal(get_dataset("shards")[0].train_rows()[:], TRAIN)
-    with pytest.raises(UserError, match=r"shards\.converted\.npy is there already; --force replaces it"):
-        convert_source("shards", None, None, force=False)
-    copy = Path("data/shards/shards.converted.npy")
-    before = copy.read_bytes()
-    with pytest.raises(UserError, match="the copy that was converted is the only one"):
-        convert_source("shards", None, None, force=True)
-    assert copy.read_bytes() == before
-    assert find_truth("shards", 25) == "data/shards.truth.h5 has the 25 nearest rows of each query"
-    assert_exact("shards", "angular", TRAIN, TEST, 25)
 
 
 @pytest.mark.parametrize(
@@ -305,8 +299,6 @@ def test_a_converted_copy_takes_the_place_of_the_original(server: FileServer) ->
         (("--dataset", "sift"), "unknown dataset 'sift'"),
         (("--name", "x", "--train", "q.fbin", "--distance", "cosines"), "unknown metric 'cosines'"),
         (("--name", "x", "--train", "none.npy", "--distance", "ip"), "the file none.npy does not exist"),
-        (("--convert", "q.fbin"), "--convert FILE needs --output"),
-        (("--convert", "q.fbin", "--output", "q.bin"), "must end in .npy"),
         (("--verify", "deep10m"), "are not there; get them by: python create_dataset.py --dataset deep10m"),
         (("--ground-truth", "nothing"), "unknown dataset 'nothing'"),
         (("--ground-truth", "mine", "--neighbors", "301"), "301 neighbours"),
@@ -318,18 +310,6 @@ def test_a_mistake_is_one_line(own: None, arguments: tuple[str, ...], message: s
     done = create(*arguments)
     assert done.returncode == 1 and done.stdout == ""
     assert message in done.stderr and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
-
-
-def test_a_copy_that_is_older_than_the_original_is_not_used(own: None) -> None:
-    assert create(*OWN).returncode == 0
-    assert create("--convert", "mine").returncode == 0
-    np.testing.assert_array_equal(get_dataset("mine")[0].train_rows()[:], TRAIN[:300])
-    for i in range(3):
-        np.save(f"part_{i * 5}.npy", TRAIN[200 + i * 100 : 300 + i * 100])
-        os.utime(f"part_{i * 5}.npy", (2e9, 2e9))
-    np.testing.assert_array_equal(get_dataset("mine")[0].train_rows()[:], TRAIN[200:500])
-    assert create(*OWN, "--force").returncode == 0
-    assert_exact("mine", "euclidean", TRAIN[200:500], TEST, 20)
 
 
 def test_one_name_is_one_dataset(own: None) -> None:

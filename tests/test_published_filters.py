@@ -138,9 +138,9 @@ def test_tags_are_fetched_and_their_truth_is_found(server: FileServer, capsys: p
     expected = [sorted(row.indices.tolist()) for row in tags_of_rows()]
     assert [each.tolist() for each in attribute.block(0, 500)] == expected
     assert not list(Path("data").rglob(".*partial*"))
-    before = len(server.parts)
+    before = len(server.requests)
     prepare_filters("tagged", ["tags"], K)  # nothing is fetched or made twice
-    assert len(server.parts) == before
+    assert len(server.requests) == before
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +19,6 @@ from .vector_files import (
     write_big_ann,
     write_hdf5,
     write_npy,
-    write_npz,
     write_parquet,
     write_texmex,
 )
@@ -131,8 +129,6 @@ WRONG: dict[str, tuple[Callable[[], Path | str], str]] = {
         lambda: cut(write_texmex(FVECS, V), 3),
         r"v\.fvecs: it does not begin with the dimension",
     ),
-    "npz claims more": (lambda: write_npz_short(), r"v\.npz:v: its header promises 1,000 rows .* file has"),
-    "npz no array": (lambda: write_npz(Path("v.npz"), V[0]), r"v\.npz:v has shape \(12,\)"),
     "hdf5 magic": (lambda: write_npy(Path("v.hdf5"), V), r"cannot read v\.hdf5: .*"),
     "hdf5 cut": (lambda: cut(write_hdf5(Path("v.hdf5"), a=V), 9000), r"cannot read v\.hdf5: .*truncated"),
     "hdf5 text": (
@@ -194,14 +190,6 @@ WRONG: dict[str, tuple[Callable[[], Path | str], str]] = {
 }
 
 
-def write_npz_short() -> Path:
-    import zipfile
-
-    with zipfile.ZipFile("v.npz", "w") as archive:
-        archive.writestr("v.npy", write_npy(NPY, V).read_bytes()[:5000])
-    return Path("v.npz")
-
-
 def read_all(text: str) -> None:
     for _ in checked(open_source(text), "angular").blocks(100):
         pass
@@ -227,12 +215,6 @@ def test_a_file_that_becomes_shorter(form: str, row: int, tmp_path: Path) -> Non
     rows.close()
     with pytest.raises(UserError, match="No such file"):
         rows[:]
-
-
-def test_an_archive_that_does_not_fit_into_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1000))
-    with pytest.raises(UserError, match=r"v\.npz:v takes .* of memory, but .* are free; save it as NPY"):
-        open_rows(write_npz(Path("v.npz"), VECTORS))
 
 
 def test_ids_that_are_null() -> None:

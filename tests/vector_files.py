@@ -18,11 +18,6 @@ def write_npy(path: Path, vectors: np.ndarray, version: tuple[int, int] = (1, 0)
     return path
 
 
-def write_npz(path: Path, vectors: np.ndarray, *, compressed: bool = False) -> Path:
-    (np.savez_compressed if compressed else np.savez)(path, v=vectors)
-    return path
-
-
 def write_hdf5(path: Path, **arrays: np.ndarray) -> Path:
     with h5py.File(path, "w") as file:
         for name, array in arrays.items():
@@ -72,8 +67,6 @@ FORMATS = {
     "npy big-endian": lambda at: (write_npy(at / "v.npy", VECTORS.astype(">f4")), VECTORS),
     "npy int8": lambda at: (write_npy(at / "v.npy", BYTES), BYTES),
     "npy bool": lambda at: (write_npy(at / "v.npy", BYTES > 0), BYTES > 0),
-    "npz": lambda at: (write_npz(at / "v.npz", VECTORS), VECTORS),
-    "npz compressed": lambda at: (write_npz(at / "v.npz", VECTORS.astype(">f4"), compressed=True), VECTORS),
     "hdf5": lambda at: (write_hdf5(at / "v.hdf5", train=VECTORS, test=VECTORS[:9]), VECTORS),
     "hdf5 big-endian": lambda at: (write_hdf5(at / "v.h5", a=VECTORS.astype(">f4")), VECTORS),
     "hdf5 bool": lambda at: (write_hdf5(at / "v.h5", a=BYTES > 0), BYTES > 0),

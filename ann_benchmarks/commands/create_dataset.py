@@ -1,9 +1,9 @@
-"""Make, get, check or convert a dataset, or find its true neighbours."""
+"""Make, get or check a dataset, or find its true neighbours."""
 
 import argparse
 from pathlib import Path
 
-from ann_benchmarks.common.cli import Parser, file_to_write, path, path_or_pattern, positive_int, seed
+from ann_benchmarks.common.cli import Parser, path, path_or_pattern, positive_int, seed
 from ann_benchmarks.common.dask_cluster import check_scheduler
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.text import say, warn
@@ -24,12 +24,7 @@ from ann_benchmarks.data.datasets.filtering import (
     read_new_filters,
     store_own_filters,
 )
-from ann_benchmarks.data.datasets.maintenance import (
-    CONVERTED_TYPES,
-    convert_source,
-    find_truth,
-    verify_dataset,
-)
+from ann_benchmarks.data.datasets.maintenance import find_truth, verify_dataset
 from ann_benchmarks.data.datasets.own import (
     QUERIES,
     OwnVectors,
@@ -47,7 +42,7 @@ YAML_SUFFIXES = (".yml", ".yaml")
 
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
-    parser = Parser(description="make, get, check or convert a dataset under data/")
+    parser = Parser(description="make, get or check a dataset under data/")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--dataset", metavar="NAME", help="make or download a registered dataset")
     what.add_argument("--name", help="make a dataset of this name from your own vectors")
@@ -59,12 +54,6 @@ def parse_arguments() -> argparse.Namespace:
         help="find the exact neighbours of every query; an interrupted run goes on where it stopped",
     )
     what.add_argument(
-        "--convert",
-        metavar="SOURCE",
-        type=path_or_pattern,
-        help="write a dataset's vectors, or those of a file, as one NPY file; resumes",
-    )
-    what.add_argument(
         "--add-filters", metavar="NAME", help="make the filters that --filters names, for this dataset"
     )
     own = parser.add_argument_group("your own vectors")
@@ -72,7 +61,7 @@ def parse_arguments() -> argparse.Namespace:
         "--train",
         metavar="FILE",
         type=path_or_pattern,
-        help="NPY, NPZ, HDF5, Parquet, fbin, u8bin, i8bin, fvecs or bvecs; sparse vectors as csr or SciPy's"
+        help="NPY, HDF5, Parquet, fbin, u8bin, i8bin, fvecs or bvecs; sparse vectors as csr or SciPy's"
         " NPZ; FILE:KEY names an array or column in it, a folder or 'part_*.npy' several files",
     )
     add_table_options(own)
@@ -128,10 +117,6 @@ def parse_arguments() -> argparse.Namespace:
         default=4,
         help="connections to download through at once (default %(default)s)",
     )
-    parser.add_argument(
-        "--output", metavar="FILE", type=file_to_write, help="the NPY file that --convert writes"
-    )
-    parser.add_argument("--dtype", choices=CONVERTED_TYPES, help="type of the numbers that --convert writes")
     parser.add_argument("--json", action="store_true", help="with --list: as JSON")
     parser.add_argument("--force", action="store_true", help="replace what is there")
     args = parser.parse_args()
@@ -169,7 +154,6 @@ def parse_arguments() -> argparse.Namespace:
         (args.train, args.name, "--train needs --name"),
         (args.query_source, args.name and not args.test, "--query-source needs --name, and no --test"),
         (args.json, args.list, "--json needs --list"),
-        (args.output or args.dtype, args.convert, "--output and --dtype need --convert"),
         (args.scheduler, args.ground_truth or args.in_place, "--scheduler needs --ground-truth"),
         (args.scheduler, args.device == "cpu", "a cluster's workers use their CPUs; leave --device out"),
         (
@@ -201,9 +185,6 @@ def main() -> int:
             print(f"{truth_file(name, filter)} has the nearest rows of each query under its filter")
     elif args.ground_truth is not None:
         print(find_truth(args.ground_truth, args.neighbors, args.scheduler, args.force))
-    elif args.convert is not None:
-        path = convert_source(args.convert, args.output, args.dtype, args.force)
-        print(f"{path} is ready")
     elif args.name is None:
         get(args.dataset, args.connections, args.force)
     elif args.from_postgres:

@@ -33,7 +33,7 @@ from .write import NEIGHBORS, copy_sparse, write_dense
 QUERIES = 1000
 STORED = (np.dtype(np.float32), np.dtype(np.bool_))  # what vectors are stored as, the latter for bits
 _INDEX = "index_today"  # attribute of a dataset's file: what store_index stores
-_MANY_ARRAYS = (".hdf5", ".h5", ".npz")
+_MANY_ARRAYS = (".hdf5", ".h5")
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ class Parts:
         return data / address
 
     def train_files(self, data: Path = DATA_FOLDER) -> list[Path]:
-        """The files that the vectors are read from: a converted copy that is up to date, or the originals."""
+        """The files of the vectors: a copy that earlier versions made, if it is current, or the originals."""
         converted, originals = self.converted(data), self.original_files(data)
         if not converted.exists():
             return originals
@@ -100,7 +100,7 @@ class Parts:
         return [min(longer, key=_crop, default=own)]
 
     def converted(self, data: Path = DATA_FOLDER) -> Path:
-        """Where a copy of the vectors as one NPY file lies or would lie."""
+        """Where such a copy would lie."""
         return data / self.folder / f"{self.name}.converted.npy"
 
     def files(self, data: Path = DATA_FOLDER) -> list[Path]:
@@ -133,10 +133,10 @@ class Parts:
 class PartsDataset(Dataset):
     """An open dataset in several files."""
 
-    def __init__(self, parts: Parts, data: Path, train_files: list[Path] | None = None) -> None:
+    def __init__(self, parts: Parts, data: Path) -> None:
         self.parts, self.name, self.data = parts, parts.name, data
         self._source = PartsDataset, (parts, data.absolute())
-        self.train_files = train_files or parts.train_files(data)
+        self.train_files = parts.train_files(data)
         train = open_parts(self.train_files) if len(self.train_files) > 1 else open_rows(self.train_files[0])
         if parts.rows is not None and len(train) != parts.rows:
             if len(train) < parts.rows:

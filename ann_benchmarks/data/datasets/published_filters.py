@@ -94,8 +94,6 @@ def _id_column(name: str, ids: Iterable[np.ndarray] | None, rows: int, path: Pat
     values = np.empty(rows, np.int64)
     start = 0
     for block in ids if ids is not None else [np.arange(rows)]:
-        if block.dtype.kind not in "iu":
-            raise UserError(f"{path} has texts as ids, and the filters '{name}' compare numbers")
         values[start : start + len(block)] = block[: rows - start]
         start += len(block)
     if start < rows:

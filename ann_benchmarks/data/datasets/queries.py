@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -152,23 +151,16 @@ def read_truth(path: Path, mark: str | None = None) -> TrueNeighbors:
 
 
 def neighbor_rows(ids: np.ndarray, keys: Iterable[np.ndarray] | None, rows: int, path: Path) -> np.ndarray:
-    """Turn the ids that a published truth names, integers or texts, into row numbers.
+    """Turn the ids that a published truth names into row numbers.
 
     `keys` gives the id of every row in order, in blocks; without it, ids are row numbers, perhaps from 1 on.
     -1 stands for no row. UserError for an id that no row has, and for one that a query names twice.
     """
-    if keys is None and ids.dtype.kind == "U":
-        raise UserError(f"{path} names rows by texts, and the vectors have no column 'id'; add one")
     if keys is not None:
-        keys = iter(keys)
-        first = next(keys, np.empty(0, ids.dtype))
-        if "U" in {first.dtype.kind, ids.dtype.kind}:  # a number in one file may be a text in the other
-            ids = ids.astype(np.str_)
         named = np.unique(ids)
         row_of = np.full(len(named), -1, dtype=np.int64)
         start = 0
-        for block in chain([first], keys):
-            block = block.astype(named.dtype.type)
+        for block in keys:
             at = np.minimum(np.searchsorted(named, block), len(named) - 1)
             here = np.flatnonzero(named[at] == block)
             row_of[at[here]] = start + here
@@ -177,8 +169,7 @@ def neighbor_rows(ids: np.ndarray, keys: Iterable[np.ndarray] | None, rows: int,
         found[found >= rows] = -1
     else:
         found = np.where((ids >= 0) & (ids <= rows), ids, -1).astype(np.int64)
-    named_none = ids == np.array(-1).astype(ids.dtype)
-    if (unknown := (found < 0) & ~named_none).any():
+    if (unknown := (found < 0) & (ids != -1)).any():
         query, place = np.unravel_index(np.argmax(unknown), found.shape)
         raise UserError(
             f"{path} query {query} (from 0) names id {ids[query, place]}, which none of the {rows:,} training"

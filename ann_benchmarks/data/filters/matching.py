@@ -171,29 +171,18 @@ def _labels_hold(
     attribute: RowAttribute, comparison: str, values: Sequence[Any], rows: np.ndarray
 ) -> np.ndarray:
     """Return whether each row has all of its line's labels ("contains"), or any of them ("in")."""
-    sets = [value if isinstance(value, tuple) else (value,) for value in values]
-    most = max(map(len, sets))
-    has_all, has_any = np.ones(rows.shape, bool), np.zeros(rows.shape, bool)
-    for place in range(most):
-        has_one = np.array([place < len(labels) for labels in sets])[:, np.newaxis]
-        label = np.array([labels[place] if place < len(labels) else -1 for labels in sets])
-        found = _has_label(attribute, rows, label[:, np.newaxis])
-        has_all &= found | ~has_one
-        has_any |= found & has_one
-    return has_any if comparison == "in" else has_all
-
-
-def _has_label(attribute: RowAttribute, rows: np.ndarray, label: np.ndarray) -> np.ndarray:
-    """Search each row's labels, which ascend, for the label of its line: all rows at once, by halves."""
     assert attribute.ends is not None
-    last = attribute.ends[rows]
-    low, high = np.where(rows > 0, attribute.ends[rows - 1], 0), last
-    while (low < high).any():
-        middle = (low + high) // 2
-        is_below = (low < high) & (attribute.values[np.minimum(middle, len(attribute.values) - 1)] < label)
-        high = np.where(is_below, high, np.where(low < high, middle, high))
-        low = np.where(is_below, middle + 1, low)
-    if not len(attribute.values):
-        return np.zeros(rows.shape, bool)
-    found: np.ndarray = (low < last) & (attribute.values[np.minimum(low, len(attribute.values) - 1)] == label)
-    return found
+    distinct, places = np.unique(rows, return_inverse=True)
+    ends, starts = attribute.ends[distinct], np.where(distinct > 0, attribute.ends[distinct - 1], 0)
+    labels = [set(attribute.values[first:last].tolist()) for first, last in zip(starts, ends, strict=True)]
+    holds = set.issuperset if comparison == "contains" else _share
+    return np.array(
+        [
+            [holds(labels[place], wanted) for place in line]
+            for wanted, line in zip(values, places.reshape(rows.shape), strict=True)
+        ]
+    )
+
+
+def _share(labels: set[int], wanted: tuple[int, ...]) -> bool:
+    return not labels.isdisjoint(wanted)

@@ -1,7 +1,6 @@
 """Vectors in files of any format and any size, read by range."""
 
 from .opening import cast as cast
-from .opening import convert as convert
 from .opening import open_parts as open_parts
 from .opening import open_rows as open_rows
 from .opening import open_source as open_source

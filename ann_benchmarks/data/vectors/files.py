@@ -1,19 +1,14 @@
-"""Vectors that lie row by row in a file: NPY, NPZ, HDF5, the big-ann formats, and fvecs, bvecs and ivecs."""
+"""Vectors that lie row by row in a file: NPY, HDF5, the big-ann formats, and fvecs, bvecs and ivecs."""
 
-import zipfile
 from bisect import bisect_left
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
-import psutil
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.hdf5 import is_plain, lacking, open_hdf5_file
-from ann_benchmarks.common.numbers import size_text
 
 from .reading import OffsetFile, choose, reading, require_vectors, row_range
 from .rows import BLOCK_BYTES, LockedRows, Rows
@@ -137,27 +132,24 @@ class TexmexRows(FlatRows):
         """Return None: the prefixes lie between the rows."""
 
 
-class StoredRows(LockedRows):
-    """Rows that only a library can find or convert; `load` gives what is sliced, an array or its like."""
+class ChunkedRows(LockedRows):
+    """Rows of an HDF5 dataset that the library must find or convert."""
 
-    _loaded: Any
+    _stored: h5py.Dataset | None
 
-    def __init__(
-        self, path: Path, label: str, shape: tuple[int, int], dtype: np.dtype, load: Callable[[], Any]
-    ) -> None:
+    def __init__(self, path: Path, key: str, shape: tuple[int, int], dtype: np.dtype) -> None:
         super().__init__()
-        require_vectors(label, shape, dtype)
-        self.label, self.shape, self.dtype = label, shape, dtype.newbyteorder("=")
-        self.paths, self._load = (path.absolute(),), load
+        self.label, self.shape, self.dtype = f"{path}:{key}", shape, dtype.newbyteorder("=")
+        self.paths, self._key = (path.absolute(),), key
 
     def read(self, start: int, stop: int) -> np.ndarray:
         with self._lock, reading(row_range(self.label, start, stop)):
-            if self._loaded is None:
-                self._loaded = self._load()
-            return np.array(self._loaded[start:stop], self.dtype)
+            if self._stored is None:
+                self._stored = open_hdf5_file(self.paths[0])[self._key]
+            return np.array(self._stored[start:stop], self.dtype)
 
     def _closed(self) -> dict[str, Any]:
-        return {"_loaded": None}
+        return {"_stored": None}
 
 
 def open_npy(path: Path) -> FlatRows:
@@ -165,32 +157,6 @@ def open_npy(path: Path) -> FlatRows:
     with reading(path), path.open("rb") as file:
         shape, dtype = _npy_header(file, str(path))
         return FlatRows(OffsetFile(path), str(path), file.tell(), shape, dtype)
-
-
-def open_npz(path: Path, key: str) -> Rows:
-    """Open an array of an archive: `key`, else the only one. Its first read takes it into memory whole."""
-    with reading(path):
-        with zipfile.ZipFile(path) as archive:
-            names = [name[:-4] for name in archive.namelist() if name.endswith(".npy")]
-            key = choose(path, "array", names, key)
-            size = archive.getinfo(f"{key}.npy").file_size
-            with archive.open(f"{key}.npy") as member:
-                shape, dtype = _npy_header(member, f"{path}:{key}")
-                offset = member.tell()
-        rows = StoredRows(path, f"{path}:{key}", shape, dtype, partial(_load_archived, path.absolute(), key))
-        _require_whole(rows, offset, size)
-        if rows.nbytes > (free := psutil.virtual_memory().available):
-            raise UserError(
-                f"{rows.label} takes {size_text(rows.nbytes)} of memory, but {size_text(free)} are free;"
-                " save it as NPY, which is read by range"
-            )
-        return rows
-
-
-def _load_archived(path: Path, key: str) -> np.ndarray:
-    with np.load(path, allow_pickle=False) as archive:
-        array: np.ndarray = archive[key]
-    return array
 
 
 def _npy_header(opened: Any, label: str) -> tuple[tuple[int, int], np.dtype[Any]]:
@@ -243,10 +209,4 @@ def open_hdf5(path: Path, key: str) -> Rows:
             raise UserError(f"{label} {problem}")
         if is_plain(stored):
             return FlatRows(OffsetFile(path), label, stored.id.get_offset(), stored.shape, stored.dtype)
-        return StoredRows(
-            path, label, stored.shape, stored.dtype, partial(_load_chunked, path.absolute(), key)
-        )
-
-
-def _load_chunked(path: Path, key: str) -> h5py.Dataset:
-    return open_hdf5_file(path)[key]
+        return ChunkedRows(path, key, stored.shape, stored.dtype)

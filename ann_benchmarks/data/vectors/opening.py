@@ -1,69 +1,18 @@
-"""Open vectors, and published neighbours, by what their files are called; write vectors as NPY."""
+"""Open vectors, and published neighbours, by what their files are called."""
 
-import glob
-import hashlib
-import io
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import numpy as np
-from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.files import disk_errors, require_file, require_space, sync_folder, unfinished_file
+from ann_benchmarks.common.files import require_file
 from ann_benchmarks.common.names import matching, natural_order
 
-from .files import TexmexRows, open_big_ann, open_hdf5, open_npy, open_npz
+from .files import TexmexRows, open_big_ann, open_hdf5, open_npy
 from .reading import format_suffix, reading
-from .rows import BLOCK_BYTES, FirstRows, JoinedRows, Rows
-
-CHECKPOINT_BYTES = 2**28  # brought to the disk at once: what was written before them survives a power cut
-
-
-def convert(rows: Rows, path: Path, dtype: Any = None) -> None:
-    """Write `path`, an NPY file of version 1.0 in C order: there when it is whole, or not at all.
-
-    What has been written stays next to it, under a name that tells the source and its state, and the next
-    call goes on from there. Raises UserError for a full disk, a damaged source, and numbers that `dtype`
-    cannot hold.
-    """
-    stored = np.dtype(dtype or rows.dtype)
-    header, row_bytes = _header(rows.shape, stored), rows.shape[1] * stored.itemsize
-    total = len(header) + len(rows) * row_bytes
-    partial = path.with_name(f".{path.name}.{_identity(rows, stored)}.partial")
-    require_space(path.parent, total - (partial.stat().st_size if partial.exists() else 0))
-    with disk_errors(path):
-        file = unfinished_file(partial, f"writing {partial}")
-    if file is None:
-        return  # while this run waited, another gave the file its name
-    with disk_errors(path), file:
-        for other in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
-            if other != partial:
-                other.unlink()
-        written = os.fstat(file.fileno()).st_size - len(header) - CHECKPOINT_BYTES
-        done = max(0, written // row_bytes) if rows.paths else 0
-        file.truncate(len(header) + done * row_bytes if done else 0)
-        file.write(header)
-        file.seek(len(header) + done * row_bytes)
-        synced = done
-        size = max(1, BLOCK_BYTES // (rows.shape[1] * max(stored.itemsize, rows.dtype.itemsize)))
-        title = f"writing {path.name}"
-        with tqdm(
-            None, title, len(rows), initial=done, unit="row", unit_scale=True, delay=1, disable=None
-        ) as bar:
-            for start in range(done, len(rows), size):
-                stop = min(start + size, len(rows))
-                file.write(np.ascontiguousarray(cast(rows, start, rows.read(start, stop), stored)).data)
-                bar.update(stop - start)
-                if (stop - synced) * row_bytes >= CHECKPOINT_BYTES:
-                    _sync(file)
-                    synced = stop
-        _sync(file)
-        partial.replace(path)
-        sync_folder(path.parent)
+from .rows import FirstRows, JoinedRows, Rows
 
 
 def cast(rows: Rows, start: int, block: np.ndarray, stored: np.dtype) -> np.ndarray:
@@ -80,30 +29,6 @@ def cast(rows: Rows, start: int, block: np.ndarray, stored: np.dtype) -> np.ndar
             f"{stored} cannot hold; convert to a larger type"
         )
     return converted
-
-
-def _header(shape: tuple[int, int], stored: np.dtype) -> bytes:
-    buffer = io.BytesIO()
-    description = {
-        "descr": np.lib.format.dtype_to_descr(stored),
-        "fortran_order": False,
-        "shape": tuple(map(int, shape)),
-    }
-    np.lib.format.write_array_header_1_0(buffer, description)
-    return buffer.getvalue()
-
-
-def _identity(rows: Rows, stored: np.dtype) -> str:
-    """Return a digest of what must not have changed between two runs."""
-    files = [(path, path.stat()) for path in rows.paths]
-    states = [(str(path), stat.st_size, stat.st_mtime_ns, stat.st_ino) for path, stat in files]
-    text = repr((rows.label, rows.shape, rows.dtype.str, stored.str, states))
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-
-
-def _sync(file: BinaryIO) -> None:
-    file.flush()
-    os.fsync(file.fileno())
 
 
 # Some of big-ann-benchmarks' files of floats are called .bin.
@@ -124,7 +49,6 @@ def _open_parquet(path: Path, key: str) -> Rows:
 
 # What opens a file of several arrays, one of which a key names, and a file of one, by suffix.
 _KEYED: dict[str, Callable[[Path, str], Rows]] = {
-    ".npz": open_npz,
     ".hdf5": open_hdf5,
     ".h5": open_hdf5,
     ".parquet": _open_parquet,
@@ -206,7 +130,7 @@ def _files_in(folder: Path) -> list[Path]:
 
 
 def read_neighbors(path: Path) -> np.ndarray:
-    """Read ids (queries, k): int64, or texts where a Parquet file has those.
+    """Read ids (queries, k), int64.
 
     From .npy, .ivecs, HDF5 (`neighbors`), Parquet (`neighbors_id`, in the order of its column `id` if there
     is one), else the big-ann layout: header, int32 ids, float32 distances or nothing. -1 stands for no row.
@@ -224,14 +148,12 @@ def read_neighbors(path: Path) -> np.ndarray:
 
 
 def _plausible(path: Path, ids: np.ndarray) -> np.ndarray:
-    if ids.dtype.kind not in "iuU":
+    if ids.dtype.kind not in "iu":
         raise UserError(f"{path} holds {ids.dtype} where neighbours are the numbers of rows, integers")
     if not ids.size:
         raise UserError(
             f"{path} has {ids.shape[1]} neighbours for {ids.shape[0]} queries; it needs some of both"
         )
-    if ids.dtype.kind == "U":
-        return ids
     ids = ids.astype(np.int64)
     negative = (ids < -1).any(axis=1)
     if negative.any() and format_suffix(path) != ".parquet":  # its ids may be any numbers

@@ -26,35 +26,15 @@ MOST_DECODERS = 8  # kept for reads that go on where another ended: those of sev
 def open_parquet(path: Path, key: str = "") -> "ParquetRows":
     """Open a column of lists: `key`, else the only one, else that of USUAL_COLUMNS."""
     with reading(path), open_file(path) as file:
-        return ParquetRows(path, _list_column(path, file, key), file)
-
-
-def _list_column(path: Path, file: pq.ParquetFile, key: str) -> str:
-    lists = [field.name for field in file.schema_arrow if _is_list(field.type)]
-    usual = [name for name in USUAL_COLUMNS if name in lists and not key]
-    return choose(path, "column of lists", lists, usual[0] if usual else key)
+        lists = [field.name for field in file.schema_arrow if _is_list(field.type)]
+        usual = [name for name in USUAL_COLUMNS if name in lists and not key]
+        return ParquetRows(path, choose(path, "column of lists", lists, usual[0] if usual else key), file)
 
 
 def read_parquet_neighbors(path: Path) -> np.ndarray:
-    """Read ids (queries, k), numbers or texts, in the order of the column `id` if there is one."""
-    rows = _read_texts(path)
-    ids: np.ndarray = open_parquet(path)[:] if rows is None else rows
-    keys = parquet_ids([path])
+    """Read ids (queries, k), in the order of the column `id` if there is one."""
+    ids, keys = open_parquet(path)[:], parquet_ids([path])
     return ids if keys is None else ids[np.argsort(distinct_ids(path, keys), kind="stable")]
-
-
-def _read_texts(path: Path) -> np.ndarray | None:
-    """Read a column of lists of texts, all of one length, (rows, length); None where it holds no texts."""
-    with reading(path), open_file(path) as file:
-        column = _list_column(path, file, "")
-        if not _is_text(file.schema_arrow.field(column).type.value_type):
-            return None
-        found = file.read([column]).column(0).combine_chunks()
-    lengths = pc.list_value_length(found).unique().to_pylist()
-    texts = found.flatten()
-    if len(lengths) != 1 or not lengths[0] or texts.null_count:
-        raise UserError(f"{path}:{column} must have equally many texts in every row, and no null")
-    return np.array(texts.to_pylist(), np.str_).reshape(-1, lengths[0])
 
 
 def open_file(path: Path) -> pq.ParquetFile:
@@ -197,10 +177,6 @@ def _is_list(kind: pa.DataType) -> bool:
     return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
-
-
 def distinct_ids(path: Path, keys: Iterable[np.ndarray]) -> np.ndarray:
     """Return all ids of a file as one array; UserError where two rows have the same."""
     ids = np.concatenate([*keys])
@@ -213,31 +189,25 @@ def distinct_ids(path: Path, keys: Iterable[np.ndarray]) -> np.ndarray:
 
 
 def parquet_ids(paths: Sequence[Path]) -> Iterator[np.ndarray] | None:
-    """Give the columns `id` of Parquet files end to end, in blocks of int64 or of texts; None without any."""
-    kinds = [_id_kind(path) for path in paths]
-    if not any(kinds):
+    """Give the columns `id` of Parquet files end to end, in blocks of int64; None without any."""
+    have_ids = [_has_ids(path) for path in paths]
+    if not any(have_ids):
         return None
-    for path, kind in zip(paths, kinds, strict=True):
-        if kind != kinds[0]:
-            raise UserError(
-                f"{path} has {f'{kind}s' if kind else 'nothing'} in a column 'id', and {paths[0]} has"
-                f" {f'{kinds[0]}s' if kinds[0] else 'nothing'}; all shards must be alike"
-            )
+    if not all(have_ids):
+        path = paths[have_ids.index(False)]
+        raise UserError(f"{path} has no column 'id', as other shards have; all shards must be alike")
     return _ids(paths)
 
 
-def _id_kind(path: Path) -> str:
+def _has_ids(path: Path) -> bool:
     with reading(path), open_file(path) as file:
         index = file.schema_arrow.get_field_index("id")
         kind = file.schema_arrow.field(index).type if index >= 0 else None
-    if kind is not None and pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if kind is None or pa.types.is_integer(kind) or _is_text(kind):
-        return "" if kind is None else "text" if _is_text(kind) else "integer"
-    raise UserError(
-        f"{path} has a column 'id' of {kind}, which cannot identify rows; convert it to integers or texts, or"
-        " rename the column"
-    )
+    if kind is not None and not pa.types.is_integer(kind):
+        raise UserError(
+            f"{path} has a column 'id' of {kind}; ids must be integers: convert it, or rename the column"
+        )
+    return kind is not None
 
 
 def _ids(paths: Sequence[Path]) -> Iterator[np.ndarray]:
@@ -258,5 +228,5 @@ def _ids(paths: Sequence[Path]) -> Iterator[np.ndarray]:
             values = np.asarray(column.to_numpy(zero_copy_only=False))
             if values.dtype == np.uint64 and values.size and values.max() > np.iinfo(np.int64).max:
                 raise UserError(f"{path} has the id {values.max()}; ids must be below 2^63")
-            yield values.astype(np.str_ if values.dtype == object else np.int64)
+            yield values.astype(np.int64)
             start += len(column)
