@@ -1,156 +1,87 @@
-import hashlib
+"""The table of submitted bundles: its rows, what is left out of it, and texts of strangers."""
+
 import json
-import re
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import unquote
+from typing import Any
 
 import h5py
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.fields.series import Series
-from ann_benchmarks.website.bundles import bundle_folders, plain_text
-from ann_benchmarks.website.submissions import create_submissions_site
+from ann_benchmarks.website.submissions import bundle_folders, create_submissions_site, plain_text
 
+from .bundle_data import copied_bundle, measured, point_files, remake, set_attributes
+from .load_bundles import FILTER, copied_loads
 from .page import Page
-from .programs import call_program
-from .submitted_bundles import MACHINES, begin_bundle, finish_bundle, make_bundle, put_result
+from .programs import ROOT, call_program
 from .test_website import NASTY, columns
 
-RESULT = Path("results/d/10/x/a.hdf5")
 
-
-@pytest.fixture(scope="module")
-def submissions(tmp_path_factory):
-    """Bundles of three simulated servers."""
-    folder = tmp_path_factory.mktemp("submissions")
-    for machine in MACHINES:
-        make_bundle(folder / machine, machine)
-    return folder
-
-
-def small_bundle(folder, title="Small", file="a", recall=0.9, texts=None, series=None, **attrs):
-    begin_bundle(folder)
-    put_result(folder, "d", series or Series("x"), file, recall, 100.0, **attrs)
-    return finish_bundle(folder, title, texts=texts)
-
-
-def rows_of(site):
+def rows_of(site: Path) -> list[dict[str, Any]]:
     """The rows of the table as mappings."""
     found = columns(Page(site / "index.html"))
     return [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
 
 
-def test_a_row_for_each_point_with_its_machine_and_versions(submissions, tmp_path):
-    assert create_submissions_site(tmp_path, [submissions]) == (3, 0)
-    rows = rows_of(tmp_path)
-    assert Counter(row["bundle"] for row in rows) == {f"A {machine} server": 8 for machine in MACHINES}
-    row = next(one for one in rows if one["bundle"] == "A large server" and one["algorithm"] == "vchord")
-    expected = {"memory": "64 GB", "cpu": "32 × Some CPU", "disk": "nvme", "machine": "simulated by cgroup"}
-    expected |= {
-        "server": "PostgreSQL 18.1",
-        "extensions": "pgvector 0.8.1, VectorChord 1.0.0",
-        "built": "M=16",
-    }
-    expected |= {"dataset": "d", "k": 10, "division": "published", "size": "full", "load": "plain"}
-    assert {name: row[name] for name in expected} == expected
-    assert {(row["recall"] > 0.95, row["claim"]) for row in rows} == {(True, "yes"), (False, "no")}
-
-
-def test_cold_figures_stand_beside_those_of_the_same_point(submissions, tmp_path):
-    create_submissions_site(tmp_path, [submissions / "medium"])
-    both = [row for row in rows_of(tmp_path) if row["coldqps"] is not None]
-    assert [(row["algorithm"], row["clients"], row["recall"], row["coldqps"]) for row in both] == [
-        ("vchord", 1, 0.96, pytest.approx(28))
-    ]
-    assert both[0]["qps"] == pytest.approx(432) and both[0]["load"] == "plain"
-    alone = small_bundle(tmp_path / "cold", series=Series("x", is_cold=True))
-    create_submissions_site(tmp_path / "alone", [alone])
-    (row,) = rows_of(tmp_path / "alone")
-    assert row["coldqps"] == pytest.approx(100) and "qps" not in row
-
-
-def test_recall_is_that_of_the_answers_whatever_a_bundle_says(tmp_path):
-    bundle = small_bundle(tmp_path / "b", recall=0.5)
-    with h5py.File(bundle / RESULT, "r+") as file:
-        file.attrs["recall"] = 0.99
-    create_submissions_site(tmp_path / "site", [finish_bundle(bundle, "x")])
-    assert [row["recall"] for row in rows_of(tmp_path / "site")] == [0.5]
-
-
-def test_points_under_filters_are_judged_by_the_truth_under_them(tmp_path):
-    bundle = tmp_path / "b"
-    begin_bundle(bundle)
-    begin_bundle(bundle, "d--uniform-0.01")
-    series = Series("x", filter="uniform:0.01")
-    put_result(bundle, "d", series, "a", 0.9, 100.0, selectivity=0.01)
-    create_submissions_site(tmp_path / "site", [finish_bundle(bundle, "x")])
-    (row,) = rows_of(tmp_path / "site")
-    assert (row["filter"], row["selectivity"], row["recall"], row["load"]) == (
-        "uniform:0.01",
-        0.01,
-        0.9,
-        "plain",
-    )
-
-
-def links_of(page):
-    return {unquote(reference.partition("#")[0]) for reference in Page(page).references} - {""}
-
-
-def test_every_link_leads_to_a_file_of_the_site(submissions, tmp_path):
-    create_submissions_site(tmp_path, [submissions])
-    pages = list(tmp_path.glob("*.html"))
-    assert {page.stem for page in pages} == {"index", *MACHINES}
-    assert all((tmp_path / link).is_file() for page in pages for link in links_of(page))
-    files = json.loads(Page(tmp_path / "index.html").data)["links"]["files"]
-    assert files == {f"A {machine} server": f"{machine}.html" for machine in MACHINES}
-    listed = json.loads((submissions / "small/manifest.json").read_text())["files"]
-    assert {f"bundles/small/{name}" for name in listed} <= links_of(tmp_path / "small.html")
-
-
 @pytest.fixture
-def bundle(tmp_path):
-    return small_bundle(tmp_path / "given" / "bad")
+def bundle(tmp_path: Path) -> Path:
+    return copied_bundle(tmp_path / "given")
 
 
-def change(bundle, name, content):
-    (bundle / name).write_bytes(content)
-    return finish_bundle(bundle, "Small")  # so that the manifest fits again
+def test_a_row_for_each_point_of_all_bundles(bundle: Path, tmp_path: Path):
+    shutil.copy(ROOT / "prices" / "example.yml", bundle / "prices.yml")
+    remake(bundle, title="Clients")
+    loads = copied_loads(bundle.parent / "loads")
+    remake(loads, title="Loads", division="open")
+    assert create_submissions_site(tmp_path / "site", [bundle, loads]) == (2, 0)
+    rows = rows_of(tmp_path / "site")
+    assert Counter(row["bundle"] for row in rows) == {
+        "Clients": 4,
+        "Loads": len([*loads.glob("results/*/*/*/*")]),
+    }
+    assert {(row["clients"], row["claim"]) for row in rows[:4]} == {
+        (clients, claim) for clients in (1, 2) for claim in ("yes", "no")
+    }
+    expected = {"algorithm": "part", "dataset": "tiny", "k": 10, "division": "published", "size": "full"}
+    assert {name: rows[0][name] for name in expected} == expected
+    assert FILTER in {row["filter"] for row in rows}
+    assert "jane@example.org" in Page(tmp_path / "site/index.html").text
 
 
-def make_link(bundle):
+def test_recall_is_that_of_the_answers_whatever_a_bundle_says(bundle: Path, tmp_path: Path):
+    create_submissions_site(tmp_path / "site", [bundle])
+    honest = sorted(row["recall"] for row in rows_of(tmp_path / "site"))
+    with h5py.File(point_files(bundle)[0], "r+") as file:
+        file.attrs["recall"] = 0.99
+    remake(bundle)
+    create_submissions_site(tmp_path / "site", [bundle])
+    assert sorted(row["recall"] for row in rows_of(tmp_path / "site")) == honest
+
+
+def changed(name: str, content: bytes) -> Callable[[Path], None]:
+    """Return what replaces a file, with a manifest that fits again."""
+
+    def change(bundle: Path) -> None:
+        (bundle / name).write_bytes(content)
+        remake(bundle)
+
+    return change
+
+
+def linked(bundle: Path) -> None:
     (bundle / "README.md").unlink()
     (bundle / "README.md").symlink_to("/etc/hostname")
 
 
-def other_truth(bundle):
-    with h5py.File(bundle / "truth/d.hdf5", "r+") as file:
-        file["distances"][0, 0] = 0.5
-    finish_bundle(bundle, "Small")
-
-
-def no_truth(bundle):
-    known = json.loads((bundle / "manifest.json").read_text())
-    (bundle / "truth/d.hdf5").write_bytes(b"no truth")
-    known["files"]["truth/d.hdf5"] = {"sha256": hashlib.sha256(b"no truth").hexdigest(), "bytes": 8}
-    (bundle / "manifest.json").write_text(json.dumps(known))
-
-
-def without_truth(bundle):
-    (bundle / "truth/d.hdf5").unlink()
-    finish_bundle(bundle, "Small")
-
-
-def of_manifest(change):
-    def action(bundle):
+def of_manifest(**values: Any) -> Callable[[Path], None]:
+    def change(bundle: Path) -> None:
         content = json.loads((bundle / "manifest.json").read_text())
-        change(content)
-        (bundle / "manifest.json").write_text(json.dumps(content))
+        (bundle / "manifest.json").write_text(json.dumps(content | values))
 
-    return action
+    return change
 
 
 @pytest.mark.parametrize(
@@ -159,36 +90,39 @@ def of_manifest(change):
         (lambda bundle: (bundle / "README.md").write_text("changed"), "has 7 bytes"),
         (lambda bundle: (bundle / "README.md").unlink(), "not in the folder"),
         (lambda bundle: (bundle / "manifest.json").unlink(), "is not a bundle"),
-        (lambda bundle: (bundle / "manifest.json").write_text("{"), "is not JSON"),
         (lambda bundle: (bundle / "manifest.json").write_text("[" * 10**5), "nested too deeply"),
-        (make_link, "is a link"),
-        (lambda bundle: change(bundle, RESULT, b"no result"), "cannot be read"),
-        (no_truth, "cannot be read"),
-        (other_truth, "with the mark"),
-        (without_truth, "has no dataset 'd'"),
-        (lambda bundle: change(bundle, "prices.yml", b"no prices"), "prices.yml: [readable]"),
-        (lambda bundle: change(bundle, "experiment.yml", b"\0"), "experiment.yml: [readable]"),
-        (of_manifest(lambda content: content["files"].update({"../x": {}})), "'../x'"),
-        (of_manifest(lambda content: content.update(target_recall=float("nan"))), "NaN"),
+        (linked, "is a link"),
+        (lambda bundle: changed(point_files(bundle)[0].relative_to(bundle), b"x")(bundle), "cannot be read"),
+        (changed("truth/tiny.hdf5", b"no truth"), "cannot be read"),
+        (changed("prices.yml", b"no prices"), "prices.yml: [readable]"),
+        (of_manifest(files={"../x": {}}), "'../x'"),
+        (of_manifest(target_recall=float("nan")), "NaN"),
     ],
-)  # fmt: skip
-def test_a_bad_bundle_is_one_line_and_the_rest_is_made(bundle, tmp_path, capfd, damage, said):
-    small_bundle(bundle.parent / "good", "Good")
+)
+def test_a_bad_bundle_is_one_line_and_the_rest_is_made(
+    bundle: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    damage: Callable[[Path], None],
+    said: str,
+):
+    good = copied_bundle(tmp_path / "good")
     damage(bundle)
-    assert create_submissions_site(tmp_path / "site", [bundle.parent]) == (1, 1)
+    assert create_submissions_site(tmp_path / "site", [bundle.parent, good]) == (1, 1)
     (line,) = capfd.readouterr().err.strip().splitlines()
     assert line.startswith(f"skipped {bundle}") and said in line
-    assert {row["bundle"] for row in rows_of(tmp_path / "site")} == {"Good"}
-    assert not (tmp_path / "site/bundles/bad").exists()
+    assert len(rows_of(tmp_path / "site")) == 4
 
 
-def test_the_command_ends_with_1_where_a_bundle_was_left_out(bundle, tmp_path, monkeypatch):
+def test_the_command_ends_with_1_where_a_bundle_was_left_out(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
     words = ["--submissions", "given", "--outputdir", "site"]
     done = call_program("create_website.py", *words)
     assert (done.returncode, done.stdout) == (0, "wrote site/index.html (bundles: 1)\n")
     shutil.copytree(bundle, bundle.parent / "changed")
-    (bundle.parent / "changed" / RESULT).write_bytes(b"")
+    (bundle.parent / "changed" / "README.md").write_bytes(b"")
     done = call_program("create_website.py", *words)
     assert done.returncode == 1 and done.stdout.endswith("(bundles: 1)\n")
     assert "error: 1 bundle left out" in done.stderr and "Traceback" not in done.stderr
@@ -196,84 +130,31 @@ def test_the_command_ends_with_1_where_a_bundle_was_left_out(bundle, tmp_path, m
     assert done.returncode == 1 and "--latex is for the site of results/" in done.stderr
 
 
-def test_nothing_is_written_where_no_bundle_can_be_read(tmp_path):
+def test_nothing_is_written_where_no_bundle_can_be_read(tmp_path: Path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="nothing to show"):
         create_submissions_site(tmp_path / "site", [tmp_path / "empty", tmp_path / "missing"])
     assert not (tmp_path / "site").exists()
 
 
-def test_copies_are_never_made_over_the_bundles_themselves(tmp_path):
-    bundle = small_bundle(tmp_path / "bundles" / "mine")
-    with pytest.raises(UserError, match="name another --outputdir"):
-        create_submissions_site(tmp_path, [bundle])
+def test_bundles_and_results_count_once_and_titles_differ(bundle: Path, tmp_path: Path):
+    given = bundle.parent
+    assert bundle_folders([given, bundle, given / ".." / "given" / "bundle"]) == [bundle]
+    other = shutil.copytree(measured() / "bundle", given / "other")
+    set_attributes(point_files(other)[0], disk="another")
+    remake(other)
+    create_submissions_site(tmp_path / "site", [given])
+    rows = rows_of(tmp_path / "site")
+    assert len(rows) == 5 and len({row["bundle"] for row in rows}) == 2
 
 
-def test_folders_of_bundles_and_bundles_count_once(submissions):
-    given = [submissions, submissions / "small", submissions / "small" / ".." / "large"]
-    assert [folder.name for folder in bundle_folders(given)] == ["large", "medium", "small"]
-
-
-def test_bundles_of_one_title_and_folder_have_pages_of_their_own(tmp_path):
-    given = [small_bundle(tmp_path / place / "same", "Same", file=place) for place in ("a", "b", "c")]
-    assert create_submissions_site(tmp_path / "site", given) == (3, 0)
-    files = json.loads(Page(tmp_path / "site/index.html").data)["links"]["files"]
-    assert sorted(files) == ["Same", "Same (2)", "Same (3)"] and len(set(files.values())) == 3
-    assert {row["bundle"] for row in rows_of(tmp_path / "site")} == set(files)
-    assert all((tmp_path / "site" / file).is_file() for file in files.values())
-
-
-def test_a_result_in_two_bundles_is_one_row(tmp_path):
-    for name in ("a", "b"):
-        small_bundle(tmp_path / "given" / name, name)
-    create_submissions_site(tmp_path / "site", [tmp_path / "given"])
-    assert [row["bundle"] for row in rows_of(tmp_path / "site")] == ["a"]
-
-
-def test_no_copy_can_run_what_a_stranger_has_written(tmp_path):
-    page = '<html><head><META HTTP-EQUIV="refresh" content="0;url=https://example.org"></head><script>x()</script>'
-    texts = {
-        "report/report.html": page,
-        "logs/run.log": "a",
-        "logs/x.svg": "<svg onload='x()'/>",
-        "report/a.png": "x",
-    }
-    bundle = small_bundle(
-        tmp_path / "b", texts=texts | {"logs/y.HTML": page, "logs/#%.md": "x", "logs/x.svg.txt": "own"}
-    )
+def test_texts_of_strangers_stay_texts(bundle: Path, tmp_path: Path):
+    attrs = {"cpu": NASTY, "name": f"javascript:alert(1) {NASTY}", "disk": "\u202e" + NASTY + "\u2066"}
+    set_attributes(point_files(bundle)[0], **attrs)
+    remake(bundle, title=NASTY, contact="javascript:alert(1)")
     create_submissions_site(tmp_path / "site", [bundle])
-    copies = tmp_path / "site/bundles/b"
-    names = {path.relative_to(copies).as_posix() for path in copies.rglob("*") if path.is_file()}
-    assert {
-        "logs/x.svg.txt",
-        "logs/x.svg.txt.txt",
-        "logs/y.HTML.txt",
-        "logs/run.log.txt",
-        "report/a.png",
-        "logs/#%.md",
-    } < names
-    assert {Path(name).suffix for name in names} == {".html", ".txt", ".md", ".json", ".hdf5", ".png"}
-    text = (copies / "report/report.html").read_text()
-    assert text.startswith('<!doctype html><meta charset="utf-8"><meta http-equiv="Content-Security-Policy"')
-    assert "default-src 'none'" in text and len(re.findall("http-equiv", text, re.IGNORECASE)) == 1
-    assert links_of(tmp_path / "site/b.html") >= {"bundles/b/logs/#%.md", "bundles/b/logs/x.svg.txt.txt"}
-    assert (copies / "logs/x.svg.txt").read_text() == "own"
-
-
-def test_texts_of_strangers_stay_texts(tmp_path):
-    attrs = {
-        "cpu": NASTY,
-        "name": f"javascript:alert(1) {NASTY}",
-        "disk": "\u202e" + NASTY + "\u2066",
-        "cores": 2,
-    }
-    bundle = small_bundle(tmp_path / "b", NASTY, series=Series("<img src=x onerror=alert(1)>"), **attrs)
-    create_submissions_site(tmp_path / "site", [bundle])
-    for name in ("index", "b"):
-        page = Page(tmp_path / "site" / f"{name}.html")
-        assert page.tags.count("script") == 2 and "img" not in page.tags
-        assert not any(reference.startswith("javascript") for reference in page.references)
-        assert NASTY in page.text
-    (row,) = rows_of(tmp_path / "site")
-    assert row["disk"] == NASTY and row["cpu"] == f"2 × {NASTY}"
+    page = Page(tmp_path / "site" / "index.html")
+    assert page.tags.count("script") == 2 and "img" not in page.tags
+    assert not any(reference.startswith("javascript") for reference in page.references)
+    assert NASTY in page.text and any(NASTY in row["machine"] for row in rows_of(tmp_path / "site"))
     assert plain_text("a\u202eb\u200f\u061cc") == "abc" and len(plain_text("x" * 10_000)) < 600

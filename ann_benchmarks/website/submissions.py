@@ -1,66 +1,48 @@
-"""The table of submitted bundles and a page for each, with copies of their files; all texts are escaped."""
+"""The table of submitted bundles: the points of all of them on one page. All texts of others are escaped."""
 
-import re
-import shutil
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from jinja2 import Environment
 from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.files import scratch_path
-from ann_benchmarks.common.numbers import figure_text, share_text
+from ann_benchmarks.common.text import shortened
+from ann_benchmarks.pricing.prices import PriceList
 from ann_benchmarks.results.metrics import TARGET_RECALL
-from ann_benchmarks.results.runs import skipped
-from ann_benchmarks.statistics.intervals import interval_text
-from ann_benchmarks.submission.files import file_in
-from ann_benchmarks.submission.manifest import MANIFEST, ClaimedPoint
+from ann_benchmarks.results.runs import Run, skipped
+from ann_benchmarks.submission.checking.points import open_bundle
+from ann_benchmarks.submission.checking.rules import Findings
+from ann_benchmarks.submission.manifest import MANIFEST, Manifest
 from ann_benchmarks.views.figures import DASHES
 
-from .build import PageNames, template_environment, write_site
-from .bundles import (
-    Rows,
-    SubmittedBundle,
-    bundle_folders,
-    plain_text,
-    read_bundle,
-    row_columns,
-    submitted_rows,
-)
-from .columns import column_data
+from .build import template_environment, write_site
+from .columns import SiteColumn, attribute, points_data
+from .costs import price_columns
 
-COPIES = "bundles"  # the folder of the site that has a folder for each bundle
-REPORT = "report/report.html"
-# Of a bundle's files, those that its page names first.
-MAIN_FILES = {
-    REPORT: "Report",
-    "README.md": "README",
-    "system.json": "System and settings",
-    "experiment.yml": "Experiment",
-    "prices.yml": "Prices",
-    MANIFEST: "Manifest",
-}
 # Columns that are shown at first, besides all that can be filtered by.
-MAIN_COLUMNS = (
-    *("built", "parameters", "recall", "qps", "coldqps", "p99", "coldp99", "indexsize", "build"),
-    *("month", "queriespermoney"),
-)
-CLAIMS = ("Series", "Dataset", "k", "Clients", "Recall", "QPS (95% interval)", "p99 (ms)", "Result file")
-DATASETS = ("Dataset", "Vectors", "Dimensions", "Metric", "Queries", "Fingerprint", "Filters")
-FILES = ("File", "Size", "SHA-256 in the bundle")
-# What browsers show as text or picture, or keep as a file. Any other kind gets a name of text.
-INERT = frozenset({".csv", ".hdf5", ".json", ".md", ".png", ".txt", ".yaml", ".yml"})
-AS_TEXT = ".txt"
-# The first element of the report's page: with it, a browser loads nothing but its pictures, and runs nothing.
-POLICY = (
-    '<!doctype html><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="default-src'
-    " 'none'; img-src 'self' file: data:; style-src 'unsafe-inline'; form-action 'none'; base-uri 'none'\">\n"
-)
-DIRECTIVE = re.compile("http-equiv", re.IGNORECASE)  # such as one that leads to another page
+MAIN_COLUMNS = ("built", "parameters", "recall", "qps", "p99", "indexsize", "build", "month")
+LONGEST = 500  # characters of a text of others
+# Characters without a width of their own that change the order in which others are shown.
+UNSEEN = dict.fromkeys([0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)])
+
+
+@dataclass(frozen=True)
+class SubmittedBundle:
+    """A bundle whose files are those that its manifest lists, with its points by their files.
+
+    On the site, `title` is that of no other bundle.
+    """
+
+    manifest: Manifest
+    points: Mapping[str, Run]
+    prices: PriceList | None = None
+    title: str = ""
+
+
+Owners = Mapping[int, tuple[SubmittedBundle, bool]]  # by a run's identity; whether it is claimed
 
 
 def create_submissions_site(folder: Path, given: Sequence[Path]) -> tuple[int, int]:
@@ -69,138 +51,103 @@ def create_submissions_site(folder: Path, given: Sequence[Path]) -> tuple[int, i
     `given` are the folders of bundles, or folders of them. A bundle that cannot be used is left out with a
     line on stderr. UserError if none can be used, or the folder is unwritable.
     """
-    bundles: list[SubmittedBundle] = []
+    bundles: dict[str, SubmittedBundle] = {}
     folders = bundle_folders(given)
     for path in folders:
-        if (folder / COPIES).resolve() in path.resolve().parents:
-            raise UserError(f"{path} is among the copies of this site: name another --outputdir")
         try:
-            bundles.append(read_bundle(path))
+            bundle = read_bundle(path)
         except (UserError, OSError) as error:
             skipped(path, error)
+            continue
+        title = plain_text(bundle.manifest.title)
+        while title in bundles:
+            title += f" ({path.name})"
+        bundles[title] = replace(bundle, title=title)
     if not bundles:
         raise UserError("nothing to show: none of the folders is a bundle that can be read")
-    pages, templates = submitted_pages(bundles), template_environment()
-
-    def html(bundle: SubmittedBundle) -> tuple[str, str]:
-        return bundle.file, bundle_page(templates, bundle, copy_files(bundle, folder / COPIES / bundle.name))
-
-    shown = tqdm(pages, desc="bundles", unit="bundle", disable=None, leave=False)
-    write_site(folder, map(html, shown), table_page(templates, pages, submitted_rows(pages)))
+    listed = sorted(bundles.values(), key=lambda bundle: bundle.title.lower())
+    write_site(folder, [], table_page(template_environment(), listed))
     return len(bundles), len(folders) - len(bundles)
 
 
-def submitted_pages(bundles: Sequence[SubmittedBundle]) -> list[SubmittedBundle]:
-    """Return bundles in the order of their titles, each with names of its own."""
-    names = PageNames()
-    folders: set[str] = set()
-    found: dict[str, SubmittedBundle] = {}
+def bundle_folders(given: Iterable[Path]) -> list[Path]:
+    """Return the folders of bundles: those that are given, or those within one that is not a bundle."""
+    found: dict[Path, Path] = {}
+    for folder in given:
+        inside = [] if (folder / MANIFEST).exists() or not folder.is_dir() else sorted(folder.iterdir())
+        folders = [path for path in inside if path.is_dir() and not path.name.startswith(".")]
+        for one in folders or [folder]:
+            found.setdefault(one.resolve(), one)
+    return list(found.values())
+
+
+def read_bundle(folder: Path) -> SubmittedBundle:
+    """Read a bundle as the checker reads it; UserError with the first thing for which it would be refused."""
+    findings = Findings()
+    points: dict[str, Run] = {}
+    if (opened := open_bundle(folder, findings)) is not None:
+        number = len(opened.results)
+        for point in tqdm(opened.points(), folder.name, number, unit="point", disable=None, leave=False):
+            points[point.file] = point.run
+    if opened is None or findings.refused:
+        raise UserError(f"{folder} would be refused: {findings.refused[0]}")
+    return SubmittedBundle(opened.manifest, points, opened.prices)
+
+
+def owners_of(bundles: Iterable[SubmittedBundle]) -> tuple[list[Run], Owners]:
+    """Return the points of all bundles, and whose each is; a file in several bundles counts once."""
+    runs: dict[str, Run] = {}
+    owners: dict[int, tuple[SubmittedBundle, bool]] = {}
     for bundle in bundles:
-        title = unique_name(plain_text(bundle.manifest.title), found)
-        folder = unique_name(bundle.folder.resolve().name, folders)
-        folders.add(folder)
-        found[title] = replace(bundle, title=title, name=names.take(folder).removesuffix(".html"))
-    return sorted(found.values(), key=lambda bundle: bundle.title.lower())
+        claimed = {claim.file for claim in bundle.manifest.claims}
+        for file, run in bundle.points.items():
+            if runs.setdefault(bundle.manifest.files[file].sha256, run) is run:
+                owners[id(run)] = bundle, file in claimed
+    return list(runs.values()), owners
 
 
-def unique_name(name: str, taken: Collection[str]) -> str:
-    """Return a name, with a number if another has it."""
-    names = (f"{name} ({number})" if number > 1 else name for number in range(1, len(taken) + 2))
-    return next(one for one in names if one not in taken)
+def plain_text(value: object) -> str:
+    """Return a text of others as one line of bounded length, whose characters stand in their order."""
+    return shortened(str(value).translate(UNSEEN), LONGEST)
 
 
-def table_page(templates: Environment, pages: Sequence[SubmittedBundle], rows: Rows) -> str:
+def own_columns(owners: Owners) -> list[SiteColumn]:
+    """Return the columns that only submitted points have, besides those of all results."""
+
+    def manifest(run: Run) -> Manifest:
+        return owners[id(run)][0].manifest
+
+    return [
+        SiteColumn("bundle", "Bundle", "words", lambda run: owners[id(run)][0].title, True),
+        SiteColumn("dataset", "Dataset", "words", lambda run: run.dataset, True),
+        SiteColumn("k", "k", "number", lambda run: run.count, True),
+        SiteColumn("selectivity", "Share of rows that pass", "share", attribute("selectivity"), True),
+        SiteColumn("claim", "Claim", "words", lambda run: "yes" if owners[id(run)][1] else "no", True),
+        SiteColumn("division", "Division", "words", lambda run: manifest(run).division, True),
+        SiteColumn("size", "Size", "words", lambda run: "miniature" if manifest(run).mini else "full", True),
+        SiteColumn("made", "Bundle made", "words", lambda run: manifest(run).made[:10]),
+        *price_columns({key: one.prices for key, (one, _) in owners.items() if one.prices}),
+    ]
+
+
+def table_page(templates: Environment, bundles: Sequence[SubmittedBundle]) -> str:
     """Return the HTML of the table, with the data that its script shows."""
-    runs = [point.run for point, _ in rows.values()]
-    known = [data for column in row_columns(rows) if (data := column_data(column, runs))]
-    ids = {column["id"] for column in known}  # a column is missing if all is cold, or all is warm
-    fastest = next((f"-{name}" for name in ("qps", "coldqps") if name in ids), "bundle")
+    runs, owners = owners_of(bundles)
+    points: dict[str, Any] = points_data(runs, own_columns(owners))
+    for column in points["columns"]:
+        if "words" in column:
+            column["words"] = [plain_text(word) for word in column["words"]]
     reached = any(run.metrics["recall"] >= TARGET_RECALL for run in runs)
+    least = TARGET_RECALL if reached else None
     data = {
-        "points": {"count": len(runs), "columns": known},
-        "links": {"column": "bundle", "files": {page.title: page.file for page in pages}},
-        "table": {"columns": MAIN_COLUMNS, "sort": fastest, "least": TARGET_RECALL if reached else None},
+        "points": points,
+        "links": {"column": "bundle", "files": {}},
+        "table": {"columns": MAIN_COLUMNS, "sort": "-qps", "least": least},
         "target": TARGET_RECALL,
         "charts": [],
         "styles": {},
         "others": [],
         "dashes": DASHES,
     }
-    return templates.get_template("submissions.html").render(pages=pages, count=len(runs), data=data)
-
-
-def bundle_page(templates: Environment, page: SubmittedBundle, copies: Mapping[str, str]) -> str:
-    """Return the HTML of the page of a bundle; `copies` has the path of each copied file in its folder."""
-    manifest = page.manifest
-    links = {name: quote(f"{COPIES}/{page.name}/{copy}") for name, copy in copies.items()}
-    pictures = [name for name in links if name.startswith("report/") and name.lower().endswith(".png")]
-    listed = sorted(manifest.files.items(), key=lambda item: item[0].lower())
-    files = [(name, f"{file.bytes:,}", file.sha256) for name, file in listed]
-    return templates.get_template("bundle.html").render(
-        page=page,
-        manifest=manifest,
-        main={name: text for name, text in MAIN_FILES.items() if name in links},
-        pictures=pictures,
-        links=links,
-        claims={"columns": CLAIMS, "rows": list(map(claim_cells, manifest.claims))},
-        datasets={"columns": DATASETS, "rows": dataset_cells(page)},
-        files={"columns": FILES, "rows": files},
-        data={},
-    )
-
-
-def claim_cells(claim: ClaimedPoint) -> Sequence[str]:
-    """Return a claim as cells of a table."""
-    qps = figure_text(claim.qps) + interval_text((claim.qps_low, claim.qps_high))
-    figures = (share_text(claim.recall), qps, figure_text(claim.p99))
-    return claim.series, claim.dataset, str(claim.count), str(claim.clients), *figures, claim.file
-
-
-def dataset_cells(bundle: SubmittedBundle) -> list[Sequence[Any]]:
-    """Return the datasets as cells of a table."""
-    return [
-        (
-            *(name, f"{one.rows:,}", f"{one.dimension:,}", one.metric, f"{one.queries:,}", one.fingerprint),
-            ", ".join(one.filters),
-        )
-        for name, one in bundle.manifest.datasets.items()
-    ]
-
-
-def copy_files(bundle: SubmittedBundle, folder: Path) -> Mapping[str, str]:
-    """Copy every file of a bundle into a folder, in forms in which a browser runs nothing of theirs.
-
-    Return the path of each copy in it by that of the file. OSError where a copy cannot be written, UserError
-    where a file has gone.
-    """
-    names = (MANIFEST, *bundle.manifest.files)
-    copies = {name: name for name in names if is_inert(name)}
-    folders = {str(parent) for name in names for parent in PurePosixPath(name).parents}
-    for name in names:
-        source = file_in(bundle.folder, name)
-        copy = copies.get(name) or f"{name}{AS_TEXT}"
-        # A bundle can have such a file or folder on purpose.
-        while name not in copies and (copy in copies.values() or copy in folders):
-            copy += AS_TEXT
-        copies[name] = copy
-        with scratch_path(folder / copy) as temporary:
-            if name == REPORT:
-                temporary.write_text(harmless_page(source), encoding="utf-8")
-            else:
-                shutil.copyfile(source, temporary)
-            temporary.replace(folder / copy)
-    return copies
-
-
-def is_inert(name: str) -> bool:
-    """Whether a file of this name may keep it."""
-    return name == REPORT or PurePosixPath(name).suffix.lower() in INERT
-
-
-def harmless_page(path: Path) -> str:
-    """Return a page of others that runs no script, sends nothing and leads nowhere by itself."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except ValueError:
-        raise UserError(f"{path} must be text in UTF-8") from None
-    return POLICY + DIRECTIVE.sub("data-equiv", text)
+    rows = [(bundle.title, plain_text(bundle.manifest.contact), bundle) for bundle in bundles]
+    return templates.get_template("submissions.html").render(rows=rows, count=len(runs), data=data)

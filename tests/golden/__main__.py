@@ -60,12 +60,10 @@ COMMANDS = {
     "submissions": "create_website --outputdir OUT/s --submissions made/bundle/b",
 }  # fmt: skip
 # Of a site of many pages, these show what the others repeat.
-PAGES = ("index", "golden", "second", "pgvector_exact.", "b.")
+PAGES = ("index", "golden", "second", "pgvector_exact.")
 TEXTS = (".md", ".csv", ".json", ".txt")
 # What other outputs say, too: results, and all points of a report as its CSV and its JSON have them.
-REPEATED = re.compile(
-    r"(^|/)results/|^bundle/b/report/|^submissions/s/.*/|^(report|experiment)/r/points\.csv"
-)
+REPEATED = re.compile(r"(^|/)results/|^bundle/b/report/|^(report|experiment)/r/points\.csv")
 
 
 def number(value: object) -> str:
