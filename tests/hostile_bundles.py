@@ -135,7 +135,7 @@ OUTSIDE = (
     Tampering("no JSON", "manifest", "not JSON", holding(MANIFEST, "{")),
     Tampering("NaN", "manifest", "NaN is not a number",
               replace_in(MANIFEST, lambda t: re.sub(": 0\\.5\\b", ": NaN", t))),
-    Tampering("a path that leads out", "manifest", "not a path of a file in this folder",
+    Tampering("a path that leads out", "manifest", "the path of a file in this folder",
               in_manifest('"README.md"', '"../README.md"')),
     Tampering("a manifest of the future", "age", "still to come", in_manifest('"made": "20', '"made": "30')),
     Tampering("a manifest of the last second", "age", "still to come",

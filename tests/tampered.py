@@ -1,20 +1,10 @@
-"""What somebody can do to each attribute, array and file of a bundle, with the manifest made again.
+"""What somebody can do to each attribute and array of a bundle in memory, and whether the checker sees it."""
 
-`python -m tests.tampered [BUNDLE...]` counts how much of it the checker sees, by default in the bundles of
-the tests, by kind of change; docs/rules.md has the sums.
-"""
-
-import json
-import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from shutil import copytree
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -22,24 +12,19 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.results.attributes import checked_attributes
 from ann_benchmarks.results.file import Result, read_more, read_result
-from ann_benchmarks.submission.checking.check import check_bundle, check_point
+from ann_benchmarks.submission.checking.check import check_point
 from ann_benchmarks.submission.checking.claims import check_claims
-from ann_benchmarks.submission.checking.curves import TOGETHER
-from ann_benchmarks.submission.checking.duplicates import Copies
+from ann_benchmarks.submission.checking.curves import TOGETHER, Copies
 from ann_benchmarks.submission.checking.points import (
     FOREIGN,
     HISTOGRAM,
     CheckedPoint,
-    UnjudgedError,
     judge_point,
     open_bundle,
 )  # fmt: skip
 from ann_benchmarks.submission.checking.reading import sampled_totals
 from ann_benchmarks.submission.checking.rules import Findings
-from ann_benchmarks.submission.files import files_in
-from ann_benchmarks.submission.manifest import MANIFEST
 
-from .bundle_data import remake
 from .tampering import PointChange, Tampering
 
 FACTOR = 1.5
@@ -77,7 +62,6 @@ class Try:
     name: str
     where: str
     is_seen: bool
-    text: str = ""
 
 
 class HonestBundle:
@@ -125,7 +109,7 @@ class HonestBundle:
         findings = Findings()
         try:
             point = self.point(file, raw)
-        except (UserError, UnjudgedError) as error:
+        except UserError as error:
             return [f"[readable] {error}"]
         if point.is_foreign:
             return [f"[readable] {FOREIGN}"]
@@ -148,8 +132,7 @@ class HonestBundle:
         return any(f"[{tampering.rule}]" in line and tampering.words in line for line in lines)
 
     def tried(self, kind: str, name: str, file: str, raw: Raw) -> Try:
-        said = self.findings(file, raw)
-        return Try(kind, name, file, bool(said), said[0] if said else "")
+        return Try(kind, name, file, bool(self.findings(file, raw)))
 
     def attribute_tries(self) -> Iterator[Try]:
         """Yield each attribute of a result, tampered with in each way that it can be."""
@@ -196,42 +179,6 @@ class HonestBundle:
                         rest = {key: array for key, array in raw.arrays.items() if key not in HISTOGRAM}
                         yield self.tried("array removed", name, file, replace(raw, arrays=rest))
 
-    def file_tries(self) -> Iterator[Try]:
-        """Yield each file that is no result, tampered with, as the whole checker sees it."""
-        files = [name for name in files_in(self.folder) if not name.endswith("_")]
-        seen: set[str] = set()
-        for name in files:
-            has_many = name.startswith(("logs/", "results/")) or name.endswith(".png")
-            key = name[-4:] if has_many else name
-            if name == MANIFEST or key in seen:
-                continue
-            seen.add(key)
-            alike = [one for one in files if Path(one).suffix == Path(name).suffix and one != name]
-            ways: dict[str, Callable[[Path], Any]] = {
-                "removed": lambda path: path.unlink(),
-                "emptied": lambda path: path.write_bytes(b""),
-                "of NUL": lambda path: path.write_bytes(bytes(200)),
-                "of a list": lambda path: path.write_text("[]"),
-                "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
-            }
-            if alike:
-                content = (self.folder / alike[0]).read_bytes()
-                ways["another's"] = partial(Path.write_bytes, data=content)
-            for kind, change in ways.items():
-                with TemporaryDirectory() as place:
-                    folder = Path(copytree(self.folder, Path(place, "bundle")))
-                    change(folder / name)
-                    remake(folder)
-                    said = check_bundle(folder, datetime.now(timezone.utc)).findings.refused
-                    yield Try(f"file {kind}", key, name, bool(said), str(said[0]) if said else "")
-
-    def tries(self) -> Iterator[Try]:
-        """Yield all of them."""
-        yield from self.attribute_tries()
-        yield from self.surplus_tries()
-        yield from self.array_tries()
-        yield from self.file_tries()
-
 
 def changed_values(value: Any) -> Iterator[tuple[str, Any]]:
     """Yield what an attribute can be changed to, by kind; None: it is removed."""
@@ -250,35 +197,3 @@ def changed_values(value: Any) -> Iterator[tuple[str, Any]]:
     else:
         yield "of another type", 7.5
         yield "altered", f"{value} x"
-
-
-def table(tries: Iterable[Try]) -> str:
-    """Return how many tries of each kind there were, and how many were seen, as rows in Markdown."""
-    counts: dict[str, Counter[bool]] = {}
-    for one in tries:
-        counts.setdefault(one.kind, Counter())[one.is_seen] += 1
-    rows = [f"| {kind} | {seen.total():,} | {seen[True]:,} |" for kind, seen in counts.items()]
-    return "\n".join(["| what is done | tries | seen |", "| --- | ---: | ---: |", *rows])
-
-
-def main() -> None:
-    from .bundle_data import measured
-    from .load_bundles import measured_loads
-
-    folders = [Path(word) for word in sys.argv[1:] if word != "-v"]
-    tries = [
-        one
-        for folder in folders or [measured() / "bundle", measured_loads() / "bundle"]
-        for one in HonestBundle(folder).tries()
-    ]
-    print(table(tries))
-    unseen: dict[str, set[str]] = {}
-    for one in tries:
-        if not one.is_seen:
-            unseen.setdefault(one.name, set()).add(one.kind)
-    if "-v" in sys.argv:
-        print(json.dumps({name: sorted(kinds) for name, kinds in sorted(unseen.items())}, indent=1))
-
-
-if __name__ == "__main__":
-    main()

@@ -129,7 +129,7 @@ BUNDLES = (
     Tampering("a tier that was missed", "tier", "says tier_available", on_a_tier(131)),
     Tampering("a tier with more buffers", "series", "says shared_buffers", on_a_tier(shared_buffers=64 * MB)),
     Tampering("a tier by another name", "series", "says tier 1GB:8GB", on_a_tier(tier="1GB:8GB")),
-    Tampering("a tier with a disk", "series", "says tier_iops 3000", on_a_tier(tier_iops=3000)),
+    Tampering("a tier with a disk", "attributes", "has 'tier_iops'", on_a_tier(tier_iops=3000)),
     Tampering("runs that disagree", "warnings", "more than noise", of_claim(runs_disagree=True)),
     Tampering("a single run", "runs", "fewer than 3",
               lambda folder: set_attributes(claimed(folder), run_count=1,
@@ -169,13 +169,13 @@ BUNDLES = (
     *(
         Tampering(f"a command with {words}", "series", said, attrs(command_line=f"python run.py {words}"))
         for words, said in (
-            ("--dataset tiny --clients 7", "has --clients 7, and it was measured with 1"),
-            ("--dataset tiny --local", "has --clients None"),
-            ("--dataset tiny --clients 1,2 --rounds 4", "has --rounds True"),
-            ("--dataset tiny --clients 1,2 --runs 9", "has --runs 9"),
-            ("--dataset tiny --clients 1,2 --rate 50", "has --rate 50"),
-            ("--dataset mine --clients 1,2", "has --dataset mine"),
-            ("--dataset tiny --clients 1,2 --warmup 5000", "has --warmup 5000"),
+            ("--dataset tiny --clients 7", "requests clients 7, and it was measured with 1"),
+            ("--dataset tiny --local", "requests clients None"),
+            ("--dataset tiny --clients 1,2 --rounds 4", "requests rounds True"),
+            ("--dataset tiny --clients 1,2 --runs 9", "requests runs 9"),
+            ("--dataset tiny --clients 1,2 --rate 50", "requests rate 50"),
+            ("--dataset mine --clients 1,2", "requests dataset mine"),
+            ("--dataset tiny --clients 1,2 --warmup 5000", "requests warmup 5000"),
             ("--fast", "which run.py does not read"),
         )
     ),

@@ -1,5 +1,6 @@
 """What only some loads have, changed by somebody: rates, objectives, targets, rounds, cold caches."""
 
+from functools import partial
 from pathlib import Path
 
 import h5py
@@ -10,7 +11,7 @@ from ann_benchmarks.submission.checking.points import HISTOGRAM
 
 from .bundle_data import QUERIES, attributes, set_arrays, set_attributes
 from .load_bundles import BATCH, COLD, FILTERED, OPEN, TURNS
-from .tampering import RESULTS, Change, PointChange, Tampering, move, relabelled
+from .tampering import RESULTS, Change, PointChange, Tampering, faster, move, relabelled
 
 
 def file_of(folder: Path, series: str) -> Path:
@@ -25,19 +26,6 @@ def of_all(series: str, **values: object) -> Change:
     return lambda folder: [
         set_attributes(path, **values) for path in (folder / RESULTS / series).glob("*.hdf5")
     ]
-
-
-def faster(series: str, by: float) -> Change:
-    """Multiply a point's throughput wherever it is stored, and leave its latencies."""
-
-    def change(folder: Path) -> None:
-        path = file_of(folder, series)
-        known = attributes(path)
-        rates = {name: by * known[name] for name in ("qps_mean", "qps_low", "qps_high")}
-        seconds = [one / by for one in known["run_seconds"]]
-        set_attributes(path, **rates, run_seconds=seconds, best_search_time=known["best_search_time"] / by)
-
-    return change
 
 
 def of_connections(folder: Path) -> None:
@@ -100,11 +88,13 @@ def search_renamed(folder: Path) -> None:
 CALLED_COLD = {"warmup": "off", "caches_dropped": True}
 NOTHING_READ = {"index_blocks_read_per_query": 0.0, "table_blocks_read_per_query": 0.0}
 LOADS = (
-    Tampering("a batch's throughput", "timings", "says best_search_time", faster(BATCH, 2)),
+    Tampering("a batch's throughput", "timings", "says best_search_time",
+              faster(2, partial(file_of, series=BATCH))),
     Tampering("a batch's latencies", "timings", "says best_search_time", of_connections),
     Tampering("a rate", "timings", "says queries_due",
               relabelled(OPEN, {"rate": 2000.0}, rate=2000.0)),
-    Tampering("a throughput at a rate", "timings", "says best_search_time", faster(OPEN, 4)),
+    Tampering("a throughput at a rate", "timings", "says best_search_time",
+              faster(4, partial(file_of, series=OPEN))),
     Tampering("queries that were not sent", "timings", "says queries_asked", of(OPEN, queries_asked=20)),
     Tampering("a rate as a closed loop", "timings", "says loop closed", of(OPEN, loop="closed")),
     Tampering("an objective", "target", "is to keep p50:1us", within("p50:1us")),

@@ -235,7 +235,7 @@ def test_what_cannot_be_bundled_is_one_line(results, tmp_path):
     path = Path("results/mine/10/hnsw-c1/x0.hdf5")
     with h5py.File(path, "a") as file:
         file["out"] = h5py.ExternalLink("/etc/hostname", "x")
-    with pytest.raises(UserError, match="x0.hdf5 cannot be copied into the bundle: 'out' is a link"):
+    with pytest.raises(UserError, match="x0.hdf5 cannot be copied into the bundle: has a link, 'out'"):
         made()
     path.unlink()
     log = Path("logs/mine/10/hnsw-c1/x.log")

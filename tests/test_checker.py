@@ -1,6 +1,5 @@
 """The checker: its rules and their page, its command, and its limits."""
 
-import json
 import re
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.measurement import recall_parts
 from ann_benchmarks.statistics.intervals import share_interval
 from ann_benchmarks.submission.checking import complete
-from ann_benchmarks.submission.checking.complete import Expected, missing_series
+from ann_benchmarks.submission.checking.complete import Expected, expected_of
 from ann_benchmarks.submission.checking.expected import percentile_bounds
 from ann_benchmarks.submission.checking.rules import RULES
 from ann_benchmarks.submission.manifest import BundledDataset, Manifest
@@ -90,41 +89,26 @@ def test_the_projects_experiments_say_what_to_measure(tmp_path: Path, mini: bool
         (tmp_path / "experiment.yml").write_bytes(path.read_bytes())
         name = path.stem + "-mini" * mini
         manifest = Manifest("x", "2026-01-01T00:00:00+00:00", "published", 0.9, experiment=name, mini=mini)
-        for step in complete.expected_steps(tmp_path, manifest):
-            assert step.datasets
-            assert all(clients > 0 for clients in step.clients)
+        for kind in [kind for step in complete.expected_steps(tmp_path, manifest) for kind in step.kinds]:
+            assert kind.dataset and kind.algorithm
     (tmp_path / "experiment.yml").write_text("title: mine\nsteps: []\n")
     with pytest.raises(UserError, match="not the experiment 'writes' of this release"):
         complete.expected_steps(tmp_path, replace(manifest, experiment="writes"))
 
 
-def test_an_experiment_on_one_server_is_not_complete_on_shards():
-    whole = SimpleNamespace(dataset="mine", series=Series("hnsw"))
-    parts = SimpleNamespace(dataset="mine", series=Series("hnsw", shards=4, shard_engine="fdw"))
-    step = Expected(datasets=["mine"], algorithms=["hnsw"])
-    assert step.fits(whole) and not step.fits(parts)
-    assert replace(step, servers=["shards4-fdw"]).fits(parts)
-    assert Expected().fits(parts)
-    assert list(missing_series(step, [parts])) == [("mine", "it lacks a series of hnsw")]
-    pooled = SimpleNamespace(dataset="mine", series=Series("hnsw", pooler="pgbouncer:session"))
-    assert not step.fits(pooled) and Expected().fits(pooled)
-
-
-def test_each_kind_of_servers_that_an_experiment_compares_has_a_series():
-    run = {"shards": ["none", 2, 4], "shard-engine": "client,fdw"}
-    on_shards = [*("", "shards2-client", "shards2-fdw", "shards4-client", "shards4-fdw")]
-    assert complete._step({"run": run}).servers == on_shards
-    assert complete._step({"run": {"replicas": "none,2"}}).servers == ["", "replicas2"]
-    through = {"pooler": ["none", "pgbouncer:session", "pgbouncer:transaction"], "pool-size": [2, 8]}
-    assert complete._step({"run": through}).servers == [
-        *("", "pgbouncer-session", "pgbouncer-transaction-pool2", "pgbouncer-transaction-pool8")
-    ]
-    step = complete._step({"run": {"dataset": "mine", "algorithm": "hnsw", "shards": ["none", 2]}})
-    series = [Series("hnsw"), Series("hnsw", shards=2, shard_engine="fdw")]
-    points = [SimpleNamespace(dataset="mine", series=one) for one in series]
-    assert all(step.fits(point) for point in points)
+def test_each_kind_of_series_that_an_experiment_compares_is_to_be_there():
+    whole, of_two = Series("hnsw"), Series("hnsw", shards=2, shard_engine="fdw")
+    points = [SimpleNamespace(dataset="mine", series=one) for one in (whole, of_two)]
+    step = expected_of({"run": {"dataset": "mine", "algorithm": "hnsw", "shards": ["none", 2]}})
     for kept, lacks in ((points, []), (points[:1], ["hnsw-shards2-fdw"]), (points[1:], ["hnsw"])):
-        assert list(missing_series(step, kept)) == [("mine", f"it lacks a series of {one}") for one in lacks]
+        assert all(step.fits(point) for point in kept)
+        assert list(map(str, step.missing(kept))) == lacks
+    pooled = SimpleNamespace(dataset="mine", series=Series("hnsw", pooler="pgbouncer:session"))
+    assert not step.fits(pooled) and Expected().fits(pooled) and not Expected().missing([])
+    how = {"pooler": "none,pgbouncer:session", "clients": [1, 8], "filter": "uniform:0.1"}
+    kinds = expected_of({"run": {"algorithm": "hnsw", **how}}).kinds
+    assert {kind.servers for kind in kinds} == {"", "pgbouncer-session"}
+    assert {(kind.clients, kind.filter) for kind in kinds} == {(1, "uniform:0.1"), (8, "uniform:0.1")}
 
 
 def test_a_filtered_series_is_of_the_groups_for_filters_alone(monkeypatch: pytest.MonkeyPatch):
@@ -132,9 +116,9 @@ def test_a_filtered_series_is_of_the_groups_for_filters_alone(monkeypatch: pytes
     monkeypatch.setattr(complete, "known_configs", lambda: configs)
     facts = BundledDataset(10_000, 16, "euclidean", 100, "")
     series = Series("pgvector_hnsw", filter="uniform:0.1")
-    each = [*Expected().indexes(SimpleNamespace(dataset="mine", facts=facts, series=series, count=10))]
-    assert {"M": 16, "efConstruction": 64} in [json.loads(build)[1] for build in each[0]]
-    assert len(each[0]) == 1
+    first = SimpleNamespace(dataset="mine", facts=facts, series=series, count=10, folder=series.folder)
+    files = Expected().files(first, True, set())[0]
+    assert files and all("M_16_efConstruction_64" in file for file in files)
 
 
 def test_a_percentile_lies_in_its_bucket():

@@ -1,5 +1,6 @@
 """Every tampering is refused, with the manifest as it was and with one that was made again."""
 
+from functools import cache
 from itertools import filterfalse
 from pathlib import Path
 
@@ -9,18 +10,19 @@ from ann_benchmarks.submission.checking.reading import check_folder
 from ann_benchmarks.submission.checking.rules import RULES, Findings
 from ann_benchmarks.submission.manifest import read_manifest
 
-from .bundle_data import measured, point_files, remake, set_attributes
+from .bundle_data import copied_bundle, measured, point_files, remake, set_attributes
 from .checked_bundles import bundle, found, run_groups  # noqa: F401
 from .hostile_bundles import HOSTILE, OUTSIDE
+from .load_bundles import copied_loads, measured_loads
 from .tampered import HonestBundle
 from .tampered_bundles import BUNDLES
-from .tampered_evidence import EVIDENCE
+from .tampered_evidence import EVIDENCE, EVIDENCE_OF_LOADS
 from .tampered_loads import LOADS
 from .tampered_points import POINTS
 from .tampering import Tampering, is_in_memory
 
 pytestmark = pytest.mark.thorough
-EVERY = (*POINTS, *BUNDLES, *EVIDENCE)
+EVERY, EVERY_LOAD = (*POINTS, *BUNDLES, *EVIDENCE), (*LOADS, *EVIDENCE_OF_LOADS)
 
 
 def test_an_honest_bundle_passes(bundle: Path):  # noqa: F811
@@ -36,26 +38,29 @@ def test_a_server_that_was_started_twice_may_have_more_free_disk(bundle: Path): 
     assert found(bundle).keys() <= {"report", "system"}
 
 
-@pytest.fixture(scope="module")
-def honest() -> HonestBundle:
-    return HonestBundle(measured() / "bundle")
-
-
-@pytest.mark.parametrize("tampering", [*filter(is_in_memory, EVERY)], ids=lambda tampering: tampering.name)
-def test_a_tampering_with_a_point_is_refused(honest: HonestBundle, tampering: Tampering):
-    assert honest.sees(tampering)
+@cache
+def honest(of_loads: bool) -> HonestBundle:
+    return HonestBundle((measured_loads() if of_loads else measured()) / "bundle")
 
 
 @pytest.mark.parametrize(
-    "tampering", [*filterfalse(is_in_memory, EVERY)], ids=lambda tampering: tampering.name
+    "tampering", [*filter(is_in_memory, (*EVERY, *EVERY_LOAD))], ids=lambda tampering: tampering.name
 )
-def test_a_tampering_is_refused_also_with_a_remade_manifest(bundle: Path, tampering: Tampering):  # noqa: F811
-    tampering.change(bundle)
+def test_a_tampering_with_a_point_is_refused(tampering: Tampering):
+    assert honest(tampering in EVERY_LOAD).sees(tampering)
+
+
+@pytest.mark.parametrize(
+    "tampering", [*filterfalse(is_in_memory, (*EVERY, *EVERY_LOAD))], ids=lambda tampering: tampering.name
+)
+def test_a_tampering_is_refused_also_with_a_remade_manifest(tmp_path: Path, tampering: Tampering):
+    folder = copied_loads(tmp_path) if tampering in EVERY_LOAD else copied_bundle(tmp_path)
+    tampering.change(folder)
     findings = Findings()
-    check_folder(bundle, read_manifest(bundle), findings)
+    check_folder(folder, read_manifest(folder), findings)
     assert {finding.rule for finding in findings.refused} == {"files"}
-    remake(bundle)
-    lines = found(bundle)
+    remake(folder)
+    lines = found(folder)
     assert any(tampering.words in line for line in lines.get(tampering.rule, [])), lines
 
 
@@ -76,5 +81,5 @@ def test_what_no_manifest_can_list_is_refused(bundle: Path, tampering: Tampering
 
 
 def test_every_rule_refuses_something():
-    every = [*EVERY, *LOADS, *HOSTILE, *OUTSIDE]
+    every = [*EVERY, *EVERY_LOAD, *HOSTILE, *OUTSIDE]
     assert {tampering.rule for tampering in every} | {"files"} == {*RULES}

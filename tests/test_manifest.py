@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.submission.files import file_in, files_in, sha256_of
+from ann_benchmarks.submission.files import files_in, sha256_of
 from ann_benchmarks.submission.manifest import (
     BundledDataset,
     BundledFile,
@@ -85,10 +85,10 @@ def test_a_path_that_leads_out_of_the_folder_is_refused(tmp_path, content, path)
         (["format"], 1.0, "its format is 1.0"),
         (["title"], "", "its 'title' must be a title"),
         (["title"], 5, "its 'title' is 5"),
-        (["title"], "\x1b[31m", "not a printable line"),
-        (["made"], "yesterday", "no time of UTC"),
-        (["made"], "2026-01-31T12:00:00", "no time of UTC"),
-        (["division"], "opne", "did you mean 'open'"),
+        (["title"], "\x1b[31m", "must be a printable line"),
+        (["made"], "yesterday", "a time of UTC"),
+        (["made"], "2026-01-31T12:00:00", "a time of UTC"),
+        (["division"], "opne", "must be published or open"),
         (["mini"], 1, "its 'mini' is 1"),
         (["commit"], "main", "must be a commit of git"),
         (["target_recall"], 1.5, "must be from 0 to 1"),
@@ -97,14 +97,14 @@ def test_a_path_that_leads_out_of_the_folder_is_refused(tmp_path, content, path)
         (["more"], 1, "it has 'more', which is not known here"),
         (["left_out"], "all", "left_out"),
         (["left_out"], [1], "left_out"),
-        (["files"], [], r"its 'files' is \[\], and no object"),
+        (["files"], [], r"its 'files' is \[\], which is of another kind"),
         (["files", FILE], None, "and no object"),
         (["files", FILE, "bytes"], -1, "must be from 0"),
         (["files", FILE, "bytes"], True, "'bytes' is True"),
         (["files", FILE, "sha256"], "AB" * 32, "64 hexadecimal"),
         (["datasets", "mine", "rows"], 1e300, "'rows' is 1e"),
         (["datasets", "mine", "fingerprint"], "../../x", "16 hexadecimal"),
-        (["datasets", "mine", "filters"], ["a/b"], "has '/' in it"),
+        (["datasets", "mine", "filters"], ["a/b"], "must be names of files"),
         (["datasets"], {"../x": {}}, "datasets: '../x'"),
         (["claims"], {}, "its 'claims' is"),
         (["claims", 0], 5, "claim 1: it is 5"),
@@ -178,16 +178,6 @@ def test_links_are_seen_and_not_followed(tmp_path):
     (tmp_path / "folder").symlink_to(tmp_path / "a")
     (tmp_path / "link").symlink_to("a/file")
     assert list(files_in(tmp_path)) == ["a/file", "folder", "link"]
-    assert file_in(tmp_path, "a/file").read_text() == "x"
     assert sha256_of(tmp_path / "a" / "file").startswith("2d711642b726b044")
-    for name in ("link", "folder", "folder/file"):
-        with pytest.raises(UserError, match="is a link"):
-            file_in(tmp_path, name)
-    with pytest.raises(UserError, match="is not a regular file"):
-        file_in(tmp_path, "a")
-    with pytest.raises(UserError, match="cannot be read"):
-        file_in(tmp_path, "b")
-    with pytest.raises(UserError, match="leads|is not a path"):
-        file_in(tmp_path, "../x")
     with pytest.raises(UserError, match="cannot be read"):
         sha256_of(tmp_path / "link")

@@ -26,7 +26,7 @@ from ann_benchmarks.definitions.servers import (
     Shards,
 )
 from ann_benchmarks.results.comparable import Comparison
-from ann_benchmarks.submission.checking.servers import tier_facts
+from ann_benchmarks.submission.checking.expected import tier_facts
 from ann_benchmarks.views.memory import contender
 from ann_benchmarks.views.tiers import tier_runs, tier_tables
 from tiers import parse

@@ -185,23 +185,22 @@ def system_of(outcomes: Sequence[Run | Record]) -> dict[str, Any]:
 def _server(outcomes: Sequence[Run | Record]) -> dict[str, Any]:
     labelled = [(one.series.label, one.attrs) for one in outcomes]
     every = [attrs for _, attrs in labelled]
-    software = [*SOFTWARE, *sorted({name for attrs in every for name in version_names(attrs)})]
     titles = {name: title for attrs in every for name, title in version_names(attrs).items()}
+    software = _facts(labelled, dict.fromkeys([*SOFTWARE, *sorted(titles)]))
     tiers = sorted({name for attrs in every for name in attrs if name == "tier" or name.startswith(TIER)})
-    return {
+    found = {
         "machine": _facts(labelled, MACHINE),
-        "software": {
-            titles.get(name, name): value for name, value in _facts(labelled, dict.fromkeys(software)).items()
-        },
+        "software": {titles.get(name, name): value for name, value in software.items()},
         "tiers": _facts(labelled, tiers),
-        **{name: _settings(labelled, name) for name in SETTINGS},
-        "plans": _plans(labelled),
     }
+    for attribute in SETTINGS:
+        known = [(label, from_json(attrs.get(attribute), dict[str, Any]())) for label, attrs in labelled]
+        found[attribute] = _facts(known, sorted({name for _, settings in known for name in settings}))
+    return found | {"plans": _plans(labelled)}
 
 
-def _facts(labelled: Iterable[tuple[str, Mapping[str, Any]]], names: Iterable[str]) -> dict[str, Any]:
+def _facts(labelled: Sequence[tuple[str, Mapping[str, Any]]], names: Iterable[str]) -> dict[str, Any]:
     """Return each fact that is known: its value, or its values with the series that have them."""
-    labelled = list(labelled)
     found = {}
     for name in names:
         values: dict[str, tuple[Any, list[str]]] = {}
@@ -215,15 +214,6 @@ def _facts(labelled: Iterable[tuple[str, Mapping[str, Any]]], names: Iterable[st
                 {"value": value, "series": sorted(set(labels))} for value, labels in values.values()
             ]
     return found
-
-
-def _settings(labelled: Iterable[tuple[str, Mapping[str, Any]]], attribute: str) -> dict[str, Any]:
-    known = [
-        (label, from_json(attrs.get(attribute), dict[str, Any]()))
-        for label, attrs in labelled
-        if attribute in attrs
-    ]
-    return _facts(known, sorted({name for _, settings in known for name in settings}))
 
 
 def _plans(labelled: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from ann_benchmarks.common.files import open_regular
 from ann_benchmarks.common.hdf5 import open_hdf5_file
 from ann_benchmarks.common.text import DAMAGE, reason_of
 
-from .files import files_in, read_bytes
+from .files import files_in, members_of, read_bytes
 from .patterns import IN_WORDS
 from .private import Private
 
@@ -44,9 +44,7 @@ def copy_file(source: Path, target: Path, private: Private) -> None:
             content = (json.dumps(private.value(value)) + "\n").encode()
         else:
             content = private.text(_end_of(source)).encode(errors="replace")
-    except UserError:
-        raise
-    except DAMAGE as error:
+    except (UserError, *DAMAGE) as error:
         raise UserError(f"{source} cannot be copied into the bundle: {reason_of(error)}") from None
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(content)
@@ -69,30 +67,19 @@ def _hdf5(source: Path, private: Private) -> bytes:
         # Attributes over 64 KiB need the format of HDF5 1.8.
         h5py.File(content, "w", libver=("earliest", "v108")) as made,
     ):
-        _copy_group(found, made, private, source)
+        for name, member in members_of(found):
+            new_name = "/".join(private.text(part) for part in name.split("/")) or "/"
+            if isinstance(member, h5py.Group):
+                copied = made.require_group(new_name)
+            elif member.dtype.kind in "biuf":
+                found.copy(member, made, name=new_name, without_attrs=True)
+                copied = made[new_name]
+            elif h5py.check_string_dtype(member.dtype):
+                copied = made.create_dataset(new_name, data=_remove_private(member[()], private))
+            else:
+                raise UserError(f"'{name}' holds neither numbers nor texts")
+            _copy_attributes(member, copied, private)
     return content.getvalue()
-
-
-def _copy_group(found: h5py.Group, made: h5py.Group, private: Private, source: Path) -> None:
-    _copy_attributes(found, made, private)
-    for name in found:
-        if not isinstance(found.get(name, getlink=True), h5py.HardLink):
-            raise UserError(
-                f"{source} cannot be copied into the bundle: '{name}' is a link to something else"
-            )
-        member, new_name = found[name], private.text(name)
-        if isinstance(member, h5py.Group):
-            _copy_group(member, made.create_group(new_name), private, source)
-        elif member.dtype.kind in "biuf":
-            found.copy(member, made, name=new_name, without_attrs=True)
-            _copy_attributes(member, made[new_name], private)
-        elif h5py.check_string_dtype(member.dtype):
-            made[new_name] = _remove_private(member[()], private)
-            _copy_attributes(member, made[new_name], private)
-        else:
-            raise UserError(
-                f"{source} cannot be copied into the bundle: '{name}' holds neither numbers nor texts"
-            )
 
 
 def _copy_attributes(found: Any, made: Any, private: Private) -> None:
@@ -141,7 +128,7 @@ def private_in_file(
     """
     if path.suffix == ".hdf5":
         with open_hdf5(path) as file:
-            texts = [*_hdf5_texts(file), ("among its bytes", _text_beside_arrays(path, file))]
+            texts = list(_hdf5_texts(path, file))
     else:
         texts = list(_texts(path, read_bytes(path, MOST_SEARCHED_BYTES)))
     for where, text in texts:
@@ -172,29 +159,20 @@ def _inner_texts(value: Any) -> Iterator[str]:
             yield from _inner_texts(inner)
 
 
-def _hdf5_texts(member: Any) -> Iterator[tuple[str, str]]:
-    for name, value in member.attrs.items():
-        yield "in the name of an attribute", name
-        yield from ((f"in its attribute '{name}'", text) for text in _values(value))
-    if isinstance(member, h5py.Group):
-        for name in member:
-            yield "in the name of an array", name
-            yield from _hdf5_texts(member[name])
-    elif member.dtype.kind in "OSU" and member.size:
-        yield from (("in an array", text) for text in _values(member[()]))
-
-
-def _text_beside_arrays(path: Path, file: h5py.File) -> str:
-    """Return the lines of text among the bytes of a file that are of no array of numbers."""
-    content, waiting = bytearray(path.read_bytes()), [file["/"]]
-    while waiting:
-        for member in waiting.pop().values():
-            if isinstance(member, h5py.Group):
-                waiting.append(member)
-            elif isinstance(member, h5py.Dataset) and member.dtype.kind in "biuf":
-                for start, size in _stored_parts(member):
-                    content[start : start + size] = bytes(size)
-    return "\n".join(one.decode() for one in _TEXT.findall(content))
+def _hdf5_texts(path: Path, file: h5py.File) -> Iterator[tuple[str, str]]:
+    """Yield each text of a file and where it stands, also in bytes that are of no array of numbers."""
+    content = bytearray(path.read_bytes())
+    for place, member in members_of(file):
+        yield "in the name of an array", place
+        for name, value in member.attrs.items():
+            yield "in the name of an attribute", name
+            yield from ((f"in its attribute '{name}'", text) for text in _values(value))
+        if isinstance(member, h5py.Dataset) and member.dtype.kind in "OSU" and member.size:
+            yield from (("in an array", text) for text in _values(member[()]))
+        elif isinstance(member, h5py.Dataset) and member.dtype.kind in "biuf":
+            for start, size in _stored_parts(member):
+                content[start : start + size] = bytes(size)
+    yield "among its bytes", "\n".join(one.decode() for one in _TEXT.findall(content))
 
 
 def _stored_parts(array: h5py.Dataset) -> Iterator[tuple[int, int]]:

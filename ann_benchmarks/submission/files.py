@@ -4,10 +4,11 @@ import hashlib
 import json
 import os
 import re
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NoReturn
+
+import h5py
 
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.files import open_regular
@@ -18,6 +19,7 @@ EXPERIMENT, PRICES, SYSTEM, REPORT = "experiment.yml", "prices.yml", "system.jso
 LONGEST_FILE = LONGEST_FOLDER - 15  # bytes of a file's name: its copies have longer ones
 LONGEST_PATH = 1000  # characters of a file's path in the folder
 MOST_TEXT_BYTES = 256 << 20
+MOST_MEMBERS = 5000  # of an HDF5 file
 _BLOCK = 1 << 20
 # On some system a device, an option, hidden, or a name that loses its end.
 _UNPORTABLE = re.compile(r"(?i:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?|[-.].*|.*[. ]|.*[<>:\"|?*].*")
@@ -36,39 +38,25 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def files_in(folder: Path) -> Iterator[str]:
-    """Yield the path in a bundle of everything but folders, the manifest included, sorted.
+def entries_in(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the path in a bundle of everything but folders, the manifest included, and what it is.
 
-    Links are not followed: each is yielded, and `file_in` refuses it. UserError if a folder cannot be read.
+    Links are not followed. UserError if a folder cannot be read.
     """
+    try:
+        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+            if entry.is_dir(follow_symlinks=False):
+                for name, status in entries_in(Path(entry.path)):
+                    yield f"{entry.name}/{name}", status
+            else:
+                yield entry.name, entry.stat(follow_symlinks=False)
+    except (OSError, RecursionError) as error:
+        raise UserError(f"{folder} cannot be read: {reason_of(error)}") from None
 
-    def fail(error: OSError) -> NoReturn:
-        raise UserError(f"{error.filename} cannot be read: {reason_of(error)}")
 
-    found = []
-    for place, folders, names in os.walk(folder, onerror=fail):
-        links = [name for name in folders if Path(place, name).is_symlink()]
-        found += [Path(place, name).relative_to(folder).as_posix() for name in (*names, *links)]
-    yield from sorted(found)
-
-
-def file_in(folder: Path, name: str) -> Path:
-    """Return the path of a bundle's file by its path in the folder.
-
-    UserError where it is missing or not a file, or a link leads to it or to a folder on the way.
-    """
-    path = folder
-    for part in checked_path(name).split("/"):
-        path = path / part
-        try:
-            mode = path.lstat().st_mode
-        except OSError as error:
-            raise UserError(f"{path} cannot be read: {reason_of(error)}") from None
-        if stat.S_ISLNK(mode):
-            raise UserError(f"{path} is a link: a bundle holds files alone")
-    if not stat.S_ISREG(mode):
-        raise UserError(f"{path} is not a regular file")
-    return path
+def files_in(folder: Path) -> list[str]:
+    """Return the paths in a bundle of everything but folders, the manifest included, sorted."""
+    return sorted(name for name, _ in entries_in(folder))
 
 
 def path_problem(part: str, longest: int = LONGEST_FOLDER) -> str | None:
@@ -77,16 +65,11 @@ def path_problem(part: str, longest: int = LONGEST_FOLDER) -> str | None:
     return problem or ("is a name that some systems cannot have" if _UNPORTABLE.fullmatch(part) else None)
 
 
-def checked_path(name: str) -> str:
-    """Return the path of a file in the folder, as the manifest has it; UserError if it can lead elsewhere."""
-    problem = f"has more than {LONGEST_PATH} characters" if len(name) > LONGEST_PATH else None
+def is_path(name: str) -> bool:
+    """Whether a manifest can name a file of its folder so, on any system."""
     *folders, last = name.split("/")  # an absolute path begins with an empty part
-    for part in folders:
-        problem = problem or path_problem(part)
-    problem = problem or path_problem(last, LONGEST_FILE)
-    if problem:
-        raise UserError(f"'{shown(name)}' is not a path of a file in this folder: a part of it {problem}")
-    return name
+    parts = [*((part, LONGEST_FOLDER) for part in folders), (last, LONGEST_FILE)]
+    return len(name) <= LONGEST_PATH and not any(path_problem(*part) for part in parts)
 
 
 def remove_brackets(name: str) -> str:
@@ -141,6 +124,24 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_number(word: str) -> NoReturn:
     raise UserError(f"{word} is not a number")
+
+
+def members_of(file: h5py.File) -> Iterator[tuple[str, h5py.Group | h5py.Dataset]]:
+    """Yield each group and array of a file with its path in it, the root first.
+
+    UserError where one is a link to something else, or there are too many.
+    """
+    waiting: list[tuple[str, Any]] = [("", file["/"])]
+    for _ in range(MOST_MEMBERS):
+        if not waiting:
+            return
+        path, member = waiting.pop(0)
+        yield path, member
+        for name in member if isinstance(member, h5py.Group) else ():
+            if not isinstance(member.get(name, getlink=True), h5py.HardLink):
+                raise UserError(f"has a link, '{name}'")
+            waiting.append((f"{path}/{name}".lstrip("/"), member[name]))
+    raise UserError(f"has more than {MOST_MEMBERS:,} members")
 
 
 def truth_name(dataset: str, filter: str = "") -> str:

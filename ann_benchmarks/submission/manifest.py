@@ -13,13 +13,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ann_benchmarks.common.errors import UserError, closest, shown
+from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.files import atomic_path, disk_errors
 from ann_benchmarks.common.names import LONGEST_FOLDER, name_problem
 from ann_benchmarks.common.text import LONGEST_VALUE
 from ann_benchmarks.results.attributes import made_of
 
-from .files import checked_path, read_json
+from .files import is_path, read_json
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -121,24 +121,41 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
-def _describe_range(least: float, most: float) -> tuple[str, Callable[[Any], Any]]:
+def _is_utc(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).utcoffset() == timedelta(0)
+    except ValueError:
+        return False
+
+
+def _is_name(text: str) -> bool:
+    """Whether it can name a file or folder."""
+    return name_problem(text, LONGEST_FOLDER) is None
+
+
+def _within(least: float, most: float) -> tuple[str, Callable[[Any], Any]]:
     return f"from {least:g} to {most:g}", lambda value: least <= value <= most
 
 
 # By the names of fields: what a value must be, in words, and whether it is.
 _MUST_BE: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    **dict.fromkeys(("rows", "dimension", "queries"), _describe_range(1, 2**63)),
-    **dict.fromkeys(("count", "clients"), _describe_range(1, 2**31)),
-    **dict.fromkeys(("recall", "target_recall"), _describe_range(0, 1)),
-    **dict.fromkeys(("qps", "qps_low", "qps_high", "p99"), _describe_range(0, 1e100)),
-    "bytes": _describe_range(0, 2**63),
+    **dict.fromkeys(("rows", "dimension", "queries"), _within(1, 2**63)),
+    **dict.fromkeys(("count", "clients"), _within(1, 2**31)),
+    **dict.fromkeys(("recall", "target_recall"), _within(0, 1)),
+    **dict.fromkeys(("qps", "qps_low", "qps_high", "p99"), _within(0, 1e100)),
+    **dict.fromkeys(("experiment", "dataset"), ("the name of a file", _is_name)),
+    "filters": ("names of files", lambda names: all(isinstance(one, str) and _is_name(one) for one in names)),
+    "left_out": ("texts", lambda texts: all(isinstance(one, str) and one.isprintable() for one in texts)),
+    "bytes": _within(0, 2**63),
     "sha256": ("64 hexadecimal digits", re.compile(r"[0-9a-f]{64}").fullmatch),
     "fingerprint": ("16 hexadecimal digits", re.compile(r"[0-9a-f]{16}").fullmatch),
     "commit": ("a commit of git", re.compile(r"([0-9a-f]{40}([0-9a-f]{24})?(-changed)?)?").fullmatch),
     "title": ("a title", len),
+    "division": (" or ".join(DIVISIONS), DIVISIONS.__contains__),
+    "made": ("a time of UTC such as 2026-01-31T12:00:00+00:00", _is_utc),
+    "file": ("the path of a file in this folder", is_path),
 }
-_NAMES = ("experiment", "dataset", "filters")  # they name files or folders
-_PARTS = {"datasets": BundledDataset, "files": BundledFile}
+_PARTS = {"datasets": BundledDataset, "files": BundledFile, "claims": ClaimedPoint}
 
 
 def _manifest(content: Any) -> Manifest:
@@ -148,83 +165,44 @@ def _manifest(content: Any) -> Manifest:
     found = dict(content)
     number = found.pop("format")
     if type(number) is not int or number != FORMAT:
-        raise UserError(
-            f"its format is {shown(number)}, and this release reads {FORMAT}: use a newer release"
-        )
+        what = f"its format is {shown(number)}, and this release reads {FORMAT}"
+        raise UserError(f"{what}: use a newer release")
     for name, kind in _PARTS.items():
-        parts = found.get(name, {})
-        if not isinstance(parts, dict):
-            raise UserError(f"its '{name}' is {shown(repr(parts))}, and no object")
-        found[name] = {key: _part(f"{name}: '{shown(key)}'", kind, one, key) for key, one in parts.items()}
-    claims = found.get("claims", [])
-    if not isinstance(claims, list):
-        raise UserError(f"its 'claims' is {shown(repr(claims))}, and no list")
-    found["claims"] = [_part(f"claim {i}", ClaimedPoint, one) for i, one in enumerate(claims, 1)]
-    if len(found["files"]) > MOST_FILES:
-        raise UserError(f"it lists {len(found['files']):,} files; the most that are read is {MOST_FILES:,}")
-    manifest = _made(Manifest, found)
-    if manifest.division not in DIVISIONS:
-        raise UserError(
-            f"its division is '{shown(manifest.division)}': {closest(manifest.division, DIVISIONS)}"
-        )
-    try:
-        is_utc = datetime.fromisoformat(manifest.made).utcoffset() == timedelta(0)
-    except ValueError:
-        is_utc = False
-    if not is_utc:
-        raise UserError(
-            f"its 'made' is '{shown(manifest.made)}', and no time of UTC such as 2026-01-31T12:00:00+00:00"
-        )
-    return manifest
+        parts = found.get(name, [] if kind is ClaimedPoint else {})
+        if not isinstance(parts, list if kind is ClaimedPoint else dict):
+            raise UserError(f"its '{name}' is {shown(repr(parts))}, which is of another kind")
+        if len(parts) > MOST_FILES:
+            raise UserError(f"it lists {len(parts):,} {name}; the most that are read is {MOST_FILES:,}")
+        if isinstance(parts, list):
+            found[name] = [_made(kind, one, f"claim {number}: ") for number, one in enumerate(parts, 1)]
+        else:
+            wheres = {key: f"{name}: '{shown(key)}': " for key in parts}
+            found[name] = {key: _made(kind, one, wheres[key], key) for key, one in parts.items()}
+    return _made(Manifest, found)
 
 
-def _part(where: str, kind: type[Entry], content: Any, key: str = "") -> Entry:
-    """Make a part of it, which may have a key; UserError names the part."""
-    try:
-        if kind is BundledFile and checked_path(key) == MANIFEST:
-            raise UserError("the manifest cannot list itself")
-        if kind is BundledDataset:
-            _check_name("name", key)
-        return _made(kind, content)
-    except UserError as error:
-        raise UserError(f"{where}: {error}") from None
-
-
-def _made(kind: type[Entry], content: Any) -> Entry:
-    """Make a dataclass of an object of JSON; UserError if a field is missing, unknown or of another kind."""
+def _made(kind: type[Entry], content: Any, where: str = "", key: str = "") -> Entry:
+    """Make a dataclass of an object of JSON, which may have a key; UserError names `where` it is wrong."""
+    if kind is BundledFile and (key == MANIFEST or not is_path(key)):
+        raise UserError(f"{where}it must be the path of a file in this folder, other than the manifest")
+    if kind is BundledDataset and not _is_name(key):
+        raise UserError(f"{where}it must be the name of a file")
     if not isinstance(content, dict):
-        raise UserError(f"it is {shown(repr(content))}, and no object")
+        raise UserError(f"{where}it is {shown(repr(content))}, and no object")
     known = fields(kind)  # type: ignore[arg-type]
     if unknown := sorted(set(content) - {one.name for one in known}):
-        raise UserError(f"it has '{shown(unknown[0])}', which is not known here")
+        raise UserError(f"{where}it has '{shown(unknown[0])}', which is not known here")
     for one in known:
         if one.default is MISSING and one.default_factory is MISSING and one.name not in content:
-            raise UserError(f"it has no '{one.name}'")
+            raise UserError(f"{where}it has no '{one.name}'")
     try:
         made = made_of(kind, content)
     except TypeError as error:
-        raise UserError(str(error)) from None
+        raise UserError(f"{where}{error}") from None
     for name, value in content.items():
-        if isinstance(value, str) or name in ("filters", "left_out"):
-            for text in [value] if isinstance(value, str) else value:
-                _check_text(name, text)
-                if name in _NAMES:
-                    _check_name(name, text)
-        if name == "file":
-            checked_path(value)
-        words, is_so = _MUST_BE.get(name, ("", None))
-        if is_so is not None and value is not None and not is_so(value):
-            raise UserError(f"its '{name}' must be {words}, not {shown(repr(value))}")
+        words, is_so = _MUST_BE.get(name, ("", lambda value: True))
+        if isinstance(value, str) and not (value.isprintable() and len(value) <= LONGEST_VALUE):
+            words, is_so = f"a printable line of up to {LONGEST_VALUE}", lambda value: False
+        if value is not None and not is_so(value):
+            raise UserError(f"{where}its '{name}' must be {words}, not {shown(repr(value))}")
     return made
-
-
-def _check_text(name: str, text: Any) -> None:
-    if not isinstance(text, str) or len(text) > LONGEST_VALUE or not text.isprintable():
-        raise UserError(
-            f"its '{name}' has {shown(repr(text))}, which is not a printable line of up to {LONGEST_VALUE}"
-        )
-
-
-def _check_name(name: str, value: str) -> None:
-    if problem := name_problem(value, LONGEST_FOLDER):
-        raise UserError(f"its '{name}' is '{shown(value)}', which {problem}")

@@ -24,11 +24,10 @@ from ann_benchmarks.results.measurement import (
 from ann_benchmarks.statistics.intervals import mean_interval
 from ann_benchmarks.statistics.percentiles import EFFECTIVE_SIZE, PERCENTILES, QUERIES
 
-from . import expected, servers
-from .expected import CLOSE
+from . import expected
+from .expected import CLOSE, has_server
 from .points import CheckedPoint
 from .rules import Expected
-from .servers import has_server
 
 
 class Kind(NamedTuple):
@@ -110,7 +109,7 @@ ROWS = (
         " given_settings version_names"),
     Spec("attributes", Kind("an external server", lambda p: p.attrs.get("server") == "external"),
         only="server_address"),
-    Spec("attributes", _HERE, "its server", servers.machine_facts,
+    Spec("attributes", _HERE, "its server", expected.machine_facts,
         "machine_busy_share server_cpu_seconds_per_query table_size index_blocks_hit_per_query"
         " index_blocks_read_per_query table_blocks_hit_per_query table_blocks_read_per_query"
         " shared_buffers build_sql"),
@@ -121,17 +120,14 @@ ROWS = (
     Spec("attributes", _SEARCH, only="target_parameter target_value target_trials", may=OVERSTATED),
     Spec("attributes", Kind("a warm-up", lambda p: p.attrs.get("warmup") not in (None, "off")),
         only="warmup_queries warmup_seconds", may="warmup_settled"),
-    Spec("series", _TIER, "its series", servers.tier_facts),
+    Spec("series", _TIER, "its series", expected.tier_facts),
     Spec("tier", Kind("a tier of memory", lambda p: p.series.tier_memory[-3:] not in ("", "all")),
-        "its series", servers.tier_memory, "tier_ram tier_available|tier_available_at_start"),
-    Spec("series", Kind("shards", lambda p: p.series.shards), "their rows", servers.shard_figures),
-    Spec("series", Kind("shards that are asked by their cells", lambda p: p.series.shard_probes),
-        stored="shard_rows searched_rows_share"),
+        "its series", expected.tier_memory, "tier_ram tier_available|tier_available_at_start"),
+    Spec("series", Kind("a tier with a disk", lambda p: p.series.tier_disk), may="tier_iops tier_bandwidth"),
     Spec("series", Kind("a series with cold caches", lambda p: p.series.is_cold), "its series",
         lambda p: {"warmup": {"off"}}),
     Spec("dataset", _RESULT, "the bundle", expected.dataset_facts, "dataset distance"),
 )  # fmt: skip
-TEXTS = {"cpu", "kernel", "python", "framework_version", "command_line", "name", "warmup", "postgres_version"}
 ALTERNATIVES = ("asked_duration", "asked_queries")  # one run ends after a time or after a number, not by both
 
 
@@ -148,11 +144,6 @@ def attribute_problems(point: CheckedPoint, is_broken: bool = False) -> Iterator
             "attributes",
             f"has {' and '.join(ALTERNATIVES)}: a run ends after a time or a number of queries",
         )
-    for end, other in (("low", "high"), ("high", "low")):
-        for name in attrs:
-            partner = name[: -len(end)] + other
-            if name.startswith("latency_p") and name.endswith(f"_{end}") and partner not in attrs:
-                yield "attributes", f"has '{name}', and no other end of this interval"
     for row in ROWS:
         is_so, stored = row.kind.holds(point), f"{row.stored} {row.only}".split()
         for names in stored if is_so else ():
@@ -161,9 +152,6 @@ def attribute_problems(point: CheckedPoint, is_broken: bool = False) -> Iterator
         for name in () if is_so else f"{row.only} {row.may}".split():
             if name in attrs:
                 yield "attributes", f"has '{name}', which is stored only of {row.kind.words}"
-        for name in TEXTS.intersection(stored, attrs):
-            if not isinstance(attrs[name], str):
-                yield "attributes", f"says {name} {shown(attrs[name])}, which must be a text"
         for name, value in row.values(point).items() if is_so and not is_broken else ():
             if problem := difference(point, name, value):
                 yield row.rule, f"says {name} {shown(attrs.get(name))}, and by {row.evidence} it is {problem}"

@@ -13,7 +13,6 @@ from ann_benchmarks.common.errors import UserError, one_line
 from ann_benchmarks.common.numbers import counted, size_text
 from ann_benchmarks.common.text import DAMAGE
 from ann_benchmarks.results.attributes import version_names
-from ann_benchmarks.results.measurement import share_of_due
 from ann_benchmarks.results.records import Record, read_record
 from ann_benchmarks.statistics.intervals import interval_text
 
@@ -22,11 +21,10 @@ from ..manifest import MANIFEST, Manifest
 from ..patterns import IN_WORDS
 from ..private import Private
 from .attributes import attribute_problems
-from .claims import check_claims, check_report, check_system, check_texts
+from .claims import check_claims, check_report, check_system
 from .complete import check_complete
 from .conditions import check_age, check_conditions
-from .curves import TOGETHER
-from .duplicates import Copies
+from .curves import TOGETHER, Copies
 from .points import FOREIGN, RECORD, CheckedPoint, OpenedBundle, open_bundle
 from .reading import opened_file
 from .relations import RELATIONS, broken_arrays
@@ -35,7 +33,6 @@ from .truth import different_distances, places, repeats, tolerance
 from .vectors import RealVectors
 
 MOST_WARNINGS = 30
-RECALL_APART = 0.01  # by which recall by distances may exceed that by rows without a word
 
 
 @dataclass(frozen=True)
@@ -64,9 +61,11 @@ def check_bundle(
         points = check_points(opened, opened.points(), real)
     check_age(points, manifest, now, findings)
     check_complete(opened, points)
-    records = read_records(opened)
+    records = list[Record]()
+    for file in (name for name in files if name.endswith(RECORD)):
+        with findings.refusing(file, "readable"):
+            records.append(read_record(folder / file))
     check_report(opened, points)
-    check_texts(opened)
     check_system(opened, points, records)
     private = Private((), [point.attrs for point in points])
     for file in (MANIFEST, *files):
@@ -77,15 +76,6 @@ def check_bundle(
                 file, "private", *(f"has {IN_WORDS[kind]} {where}" for kind, where in sorted(found))
             )
     return CheckedBundle(findings, manifest, points, records, compares_data)
-
-
-def read_records(opened: OpenedBundle) -> list[Record]:
-    """Read the records of workloads that write; nothing else of them is checked."""
-    found = []
-    for file in (name for name in opened.files if name.endswith(RECORD)):
-        with opened.findings.refusing(file, "readable"):
-            found.append(read_record(opened.folder / file))
-    return found
 
 
 def check_points(
@@ -114,10 +104,8 @@ def check_point(
     """Check a point by itself, with the real vectors where they are given."""
     if problems_of_answers := impossible_answers(point):
         findings.refuse(point.file, "answers", *problems_of_answers)
-    else:
-        findings.warn(point.file, "answers", *answer_remarks(point))
-        if real is not None:
-            real.check_point(point)
+    elif real is not None:
+        real.check_point(point)
     broken = list(broken_arrays(point))
     for rule, problem in (*broken, *attribute_problems(point, bool(broken))):
         findings.refuse(point.file, rule, problem)
@@ -127,31 +115,19 @@ def check_point(
 
 
 def summary(checked: CheckedBundle) -> Iterator[str]:
-    """Yield what a reviewer reads: who, which machine, versions, data and claims."""
-    manifest = checked.manifest
+    """Yield what a reviewer reads: who, which machine, versions, data, claims and warnings."""
+    manifest, refused = checked.manifest, checked.findings.refused
     if manifest is not None:
-        for name, text in _head(checked, manifest):
-            yield f"{name + ':':<13}{one_line(text, 300)}"
-        for name, dataset in sorted(manifest.datasets.items()):
-            kinds = f", filters {', '.join(dataset.filters)}" if dataset.filters else ""
-            yield (
-                f"{'dataset:':<13}{name}: {dataset.rows:,} rows of {dataset.dimension:,}, {dataset.metric},"
-                f" {dataset.queries:,} queries, fingerprint {dataset.fingerprint}{kinds}"
-            )
-        for claim in manifest.claims:
-            yield (
-                f"{'claim:':<13}{claim.dataset}, {claim.series}: recall {claim.recall:.4f},"
-                f" {claim.qps:.5g} queries/s{interval_text((claim.qps_low, claim.qps_high))}"
-            )
+        yield from (f"{name + ':':<13}{one_line(text, 300)}" for name, text in _facts(checked, manifest))
         yield ""
-    kinds_of_warnings: dict[tuple[str, str], list[str]] = {}
+    kinds: dict[str, list[str]] = {}
     for finding in checked.findings.warnings:
-        kinds_of_warnings.setdefault((finding.rule, finding.text), []).append(finding.file)
-    for (rule, text), files in list(kinds_of_warnings.items())[:MOST_WARNINGS]:
+        kinds.setdefault(f"[{finding.rule}] {finding.text}", []).append(finding.file)
+    for text, files in list(kinds.items())[:MOST_WARNINGS]:
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-        yield f"warning: {files[0]}{more}: [{rule}] {text}"
-    if len(kinds_of_warnings) > MOST_WARNINGS:
-        yield f"warning: and {len(kinds_of_warnings) - MOST_WARNINGS} more kinds"
+        yield f"warning: {files[0]}{more}: {text}"
+    if len(kinds) > MOST_WARNINGS:
+        yield f"warning: and {len(kinds) - MOST_WARNINGS} more kinds"
     if manifest is not None and not checked.compared_with_data:
         yield (
             "Not compared with the vectors: distances and true neighbours are consistent with each other at"
@@ -159,16 +135,16 @@ def summary(checked: CheckedBundle) -> Iterator[str]:
         )
     if checked.records:
         yield f"{counted(len(checked.records), 'record')} of workloads that write were not recomputed."
-    if refused := checked.findings.refused:
-        rules = Counter(finding.rule for finding in refused)
-        text = ", ".join(f"{rule} {number}" for rule, number in sorted(rules.items()))
+    rules = Counter(finding.rule for finding in refused)
+    text = ", ".join(f"{rule} {number}" for rule, number in sorted(rules.items()))
+    if refused:
         yield f"refused: {counted(len(refused), 'finding')} ({text}); the rules are in docs/rules.md"
     else:
         yield f"passed, with {counted(len(checked.findings.warnings), 'warning')}"
 
 
-def _head(checked: CheckedBundle, manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Yield the lines above the claims, each with its name."""
+def _facts(checked: CheckedBundle, manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Yield the lines above the warnings, each with its name."""
     points = checked.points
     experiment = f", experiment {manifest.experiment}" if manifest.experiment else ""
     release = manifest.project_version or "an unknown release"
@@ -189,6 +165,13 @@ def _head(checked: CheckedBundle, manifest: Manifest) -> Iterator[tuple[str, str
     yield "machine", "; ".join(machines)
     yield "versions", "; ".join(sorted(versions))
     yield "measured", f"{min(days)} to {max(days)}" if days else "nothing"
+    for name, one in sorted(manifest.datasets.items()):
+        filters = f", filters {', '.join(one.filters)}" if one.filters else ""
+        shape = f"{one.rows:,} rows of {one.dimension:,}, {one.metric}, {one.queries:,} queries"
+        yield "dataset", f"{name}: {shape}, fingerprint {one.fingerprint}{filters}"
+    for claim in manifest.claims:
+        qps = f"{claim.qps:.5g} queries/s{interval_text((claim.qps_low, claim.qps_high))}"
+        yield "claim", f"{claim.dataset}, {claim.series}: recall {claim.recall:.4f}, {qps}"
 
 
 def impossible_answers(point: CheckedPoint) -> list[str]:
@@ -217,21 +200,3 @@ def impossible_answers(point: CheckedPoint) -> list[str]:
         }  # fmt: skip
     counts = {text: int(places.any(axis=1).sum()) for text, places in broken.items()}
     return [text.format(f"{count:,}") for text, count in counts.items() if count]
-
-
-def answer_remarks(point: CheckedPoint) -> Iterator[str]:
-    """Yield what a reviewer should know of answers that can have been given."""
-    rows, distances = point.rows, point.distances
-    with np.errstate(invalid="ignore"):
-        unsorted = int((np.diff(distances, axis=1) < -tolerance(distances[:, 1:])).any(axis=1).sum())
-    if unsorted:
-        yield f"the answers to {unsorted:,} queries are not in order"
-    found, due = places(point.truth.rows[:, : point.count], rows), point.truth.due(point.count)
-    due = np.full(len(rows), point.count) if due is None else due
-    hits = ((found >= 0) & (found < due[:, None])).sum(axis=1)
-    by_rows = float(share_of_due(hits, due).mean())
-    if point.recall - by_rows > RECALL_APART:
-        yield (
-            f"its recall is {point.recall:.4f} by distances and {by_rows:.4f} by rows: many rows are nearly"
-            " as near as the k-th"
-        )

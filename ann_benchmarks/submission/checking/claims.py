@@ -1,4 +1,4 @@
-"""Claims, the report's figures and system.json beside what follows from the result files."""
+"""Claims, the report, system.json and the README beside what the code that makes them makes of the files."""
 
 import csv
 import html
@@ -6,112 +6,151 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common import VERSION
-from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.errors import shown as shown_text
+from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.text import finite
 from ann_benchmarks.fields.series import BATCH, BESIDE, Series
+from ann_benchmarks.results.export import row
+from ann_benchmarks.results.metrics import QPS_AT_RECALL
 from ann_benchmarks.results.records import Record
 
 from ..contents import README, claim_of, readme, system_of
 from ..files import MOST_TEXT_BYTES, REPORT, SYSTEM, read_json, read_text
-from ..manifest import MANIFEST, ClaimedPoint
+from ..manifest import MANIFEST
 from .points import CheckedPoint, OpenedBundle
+from .rules import is_same
 
-Row = tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]  # of a report: what names its point, what it says
 JSON, TABLE = f"{REPORT}/report.json", f"{REPORT}/points.csv"
+Cells = Mapping[str, Any]
 ALWAYS = ("qps", "k-nn", "recall", "build")  # reports of every version have these
-NOT_OF_POINTS = {"algorithm", "parameters", "batch_mode", "qpsatrecall"}  # columns that follow from several
+NOT_OF_POINTS = {"algorithm", QPS_AT_RECALL}  # columns that follow from several
 SAME = 1e-4  # relative
 SAME_SHARE = 1e-6
+UNKNOWN = {"": None, "nan": None, "inf": None, "-inf": None, "True": True, "False": False}  # cells
 _ESCAPED = re.compile(r"\\([^\w\s]|_)")  # a character in Markdown
 
 
 def check_claims(opened: OpenedBundle, points: Mapping[str, CheckedPoint]) -> None:
     """Refuse claims that differ from what their files come to."""
-    manifest, files, findings = opened.manifest, opened.files, opened.findings
-    seen: set[tuple[object, ...]] = set()
-    curves = {points[claim.file].curve for claim in manifest.claims if claim.file in points}
+    manifest, findings = opened.manifest, opened.findings
+    seen = set[tuple[object, ...]]()
     for number, claim in enumerate(manifest.claims, 1):
         if (point := points.get(claim.file)) is None:
-            if claim.file in files and not findings.mentions(claim.file):
+            if claim.file in opened.files and not findings.mentions(claim.file):
                 what = f"claim {number} rests on {claim.file}, which could not be judged"
                 findings.refuse(MANIFEST, "claims", what)
             continue
-        key = (claim.dataset, claim.series, claim.count, claim.clients, claim.filter, claim.tier, claim.batch)
-        if key in seen:
-            findings.refuse(MANIFEST, "claims", f"claim {number} is there twice")
-        seen.add(key)
-        for problem in _claim_problems(claim, point):
-            findings.refuse(MANIFEST, "claims", f"claim {number}, on {claim.file}: {problem}")
+        where = f"claim {number}, on {claim.file}:"
+        if point.curve in seen:
+            findings.refuse(MANIFEST, "claims", f"{where} its series has a claim twice")
+        if point.is_open:
+            findings.refuse(MANIFEST, "claims", f"{where} claims a throughput that was given as a rate")
+        seen.add(point.curve)
+        # What tells servers apart is named in the report by their differences.
+        said = asdict(claim) | {"series": claim.series.partition(" (")[0]}
+        own = asdict(claim_of(point.run, claim.file))
+        own |= {"series": point.series.drop("environment").label}
+        for name, value in own.items():
+            if not is_same(said[name], value, SAME_SHARE if name == "recall" else SAME):
+                what = f"{where} claims {name} {shown(said[name])}, and it is {shown(value)}"
+                findings.refuse(MANIFEST, "claims", what)
         if point.recall < manifest.target_recall - SAME_SHARE:
-            target = f"claim {number} is for a recall of {manifest.target_recall:g}"
-            findings.refuse(MANIFEST, "recall", f"{target}, and {claim.file} has {point.recall:.6g}")
+            what = f"is for a recall of {manifest.target_recall:g}, and the file has {point.recall:.6g}"
+            findings.refuse(MANIFEST, "recall", f"{where} {what}")
     for point in points.values():
-        if point.recall > manifest.target_recall and not point.is_open and point.curve not in curves:
+        if point.recall > manifest.target_recall and not point.is_open and point.curve not in seen:
             findings.warn(point.file, "claims", "it reaches the target recall, and its series has no claim")
     if not manifest.claims:
-        at_rates = " of a closed loop" * any(point.is_open for point in points.values())
-        findings.warn(MANIFEST, "claims", f"nothing is claimed: no point{at_rates} reaches the target recall")
-
-
-def _claim_problems(claim: ClaimedPoint, point: CheckedPoint) -> Iterator[str]:
-    """Yield in what a claim differs from the one that its file comes to."""
-    if point.is_open:
-        yield "claims a throughput that was given as a rate"
-    computed = asdict(claim_of(point.run, claim.file))
-    # What tells servers apart is named in the report by their differences.
-    said = asdict(claim) | {"series": claim.series.partition(" (")[0]}
-    computed["series"] = point.series.drop("environment").label
-    for name, value in computed.items():
-        one = said[name]
-        if isinstance(value, float) and isinstance(one, float):
-            near = (
-                SAME_SHARE if name == "recall" else SAME * max(abs(value), point.qps * name.startswith("qps"))
-            )
-            if abs(one - value) > near:
-                yield f"claims {name} {one:.6g}, and it is {value:.6g}"
-        elif one != value:
-            yield f"claims the {name} '{one}', and the file has '{value}'"
+        findings.warn(MANIFEST, "claims", "nothing is claimed")
 
 
 def check_report(opened: OpenedBundle, points: Sequence[CheckedPoint]) -> None:
-    """Refuse a report that says something else of a point than its file, or has points of no file.
-
-    As many points as there are files that could not be judged may be of these, which are refused already.
-    """
+    """Refuse a report that says something else of a point than its file, or has points of no file."""
     findings, known = opened.findings, dict[Any, list[CheckedPoint]]()
-    unjudged = sum(map(findings.mentions, {*opened.results} - {point.file for point in points}))
     for point in points:
         key = (point.dataset, point.count, str(point.attrs.get("name")), str(point.attrs.get("started_at")))
         known.setdefault(key, []).append(point)
-    readers: dict[str, Callable[[Path], Iterator[Row]]] = {JSON: _report_rows, TABLE: _table_rows}
-    for file, rows_in in readers.items():
-        seen, unknown = set(), 0
+    for file, rows_in in ((JSON, report_rows), (TABLE, table_rows)):
+        seen = set[str]()
         with findings.refusing(file, "report", "is not a report"):
-            for row, said in rows_in(opened.place(file)):
-                if shown := find_point(row, known):
-                    seen.add(shown.file)
-                    problems = (f"{shown.file}: {problem}" for problem in _different(said, shown))
-                    findings.refuse(file, "report", *problems)
-                elif (unknown := unknown + 1) > unjudged:
-                    what = f"has a point of no file, '{row['algorithm']}: {row['parameters']}'"
+            for said in rows_in(opened, file):
+                if (found := find_point(said, known)) is not None:
+                    seen.add(found.file)
+                    run = found.run
+                    own = finite({**row(run, math.nan), **found.attrs, **run.attrs, **run.metrics})
+                    problems = different(said, own, file == TABLE)
+                    findings.refuse(file, "report", *(f"{found.file}: {one}" for one in problems))
+                elif len(points) == len(opened.results):
+                    what = f"has a point of no file, '{said['algorithm']}: {said['parameters']}'"
                     findings.refuse(file, "report", what)
-        if findings.mentions(file):
-            continue
-        if points and not seen:
-            findings.refuse(file, "report", "shows no point of the bundle")
-        for point in points:
-            if point.file not in seen:
-                findings.warn(file, "report", f"does not show {point.file}")
+            if points and not seen:
+                findings.refuse(file, "report", "shows no point of the bundle")
+    check_pages(opened)
 
 
-def check_texts(opened: OpenedBundle, _: object = None) -> None:
+def report_rows(opened: OpenedBundle, file: str) -> Iterator[Cells]:
+    """Yield what report.json says of each point."""
+    for one in read_json(opened.place(file), is_strict=True)["points"]:
+        names = {name: one[name] for name in ("dataset", "count", "parameters", "algorithm")}
+        yield {"clients": one["series"].get("clients"), **one["attrs"], **one["metrics"], **names}
+
+
+def table_rows(opened: OpenedBundle, file: str) -> Iterator[Cells]:
+    """Yield what the table of the report says of each point, as texts."""
+    csv.field_size_limit(MOST_TEXT_BYTES)
+    reader = csv.DictReader(io.StringIO(read_text(opened.place(file))))
+    if len(set(reader.fieldnames or ())) < len(reader.fieldnames or ()):
+        raise UserError("has two columns of one name")
+    for one in reader:
+        if None in one or None in one.values():
+            raise UserError("has lines of more or fewer cells than columns")
+        yield {"started_at": None, "clients": "", **one}
+
+
+def find_point(said: Cells, known: Mapping[Any, Sequence[CheckedPoint]]) -> CheckedPoint | None:
+    """Return the point of a row: of the same dataset, count, description, start, clients and series.
+
+    Contenders of one race may have the same description, and begin in the same second.
+    """
+    key = (said["dataset"], int(said["count"]), str(said["parameters"]), str(said.get("started_at")))
+    for point in known.get(key, ()):
+        is_by_as_many = str(said["clients"] or "") == str(point.series.clients or "")
+        if is_by_as_many and _names(str(said["algorithm"]), point.series):
+            return point
+    return None
+
+
+def _names(label: str, series: Series) -> bool:
+    """Whether a curve's label, or the folder of one, is that of a series, whatever tells servers apart."""
+    plain = series.drop("environment").label
+    return any(
+        text == plain or text.startswith((f"{plain} (", f"{plain}{BESIDE}"))
+        for text in (label, label.removesuffix(BATCH))
+    )
+
+
+def different(said: Cells, own: Cells, is_text: bool) -> Iterator[str]:
+    """Yield what a row says otherwise than the file; if `is_text`, as a table says it."""
+    for name in [name for name in ALWAYS if name not in said]:
+        yield f"its {name} is not there, which must be a number"
+    for name in said.keys() - NOT_OF_POINTS:
+        value, expected = said[name], own.get(name)
+        if is_text and not isinstance(expected, str):
+            try:
+                value = UNKNOWN[value] if value in UNKNOWN else json.loads(value)
+            except ValueError:
+                value = str(value)
+        if not is_same(value, expected, SAME):
+            must = ", which must be a number" if isinstance(expected, float) else ""
+            yield f"its {name} is {shown(value)} here{must}, and {shown(expected)} by the file"
+
+
+def check_pages(opened: OpenedBundle) -> None:
     """Refuse a report that lacks files that it names, has others, or whose texts are of another report."""
     findings, title = opened.findings, opened.manifest.title
     there = {file for file in opened.files if file.startswith(f"{REPORT}/")}
@@ -126,128 +165,35 @@ def check_texts(opened: OpenedBundle, _: object = None) -> None:
                 findings.refuse(file, "report", f"does not have the title '{title}' of its manifest")
 
 
-def find_point(row: Mapping[str, Any], known: Mapping[Any, Sequence[CheckedPoint]]) -> CheckedPoint | None:
-    """Return the point of a row: of the same dataset, count, description, start, clients and series.
-
-    Contenders of one race may have the same description, and begin in the same second.
-    """
-    key = (row["dataset"], int(row["count"]), str(row["parameters"]), str(row["started_at"]))
-    clients, label = str(row["clients"] or ""), str(row["algorithm"])
-    for point in known.get(key, ()):
-        if str(point.series.clients or "") == clients and _names(label, point.series):
-            return point
-    return None
-
-
-def _names(label: str, series: Series) -> bool:
-    """Whether a curve's label, or the folder of one, is that of a series, whatever tells servers apart."""
-    plain = series.drop("environment").label
-    return any(
-        text == plain or text.startswith((f"{plain} (", f"{plain}{BESIDE}"))
-        for text in (label, label.removesuffix(BATCH))
-    )
-
-
-def _report_rows(path: Path) -> Iterator[Row]:
-    for one in read_json(path, is_strict=True)["points"]:
-        attrs, series = one["attrs"], one["series"]
-        row = {**one, "started_at": attrs.get("started_at"), "clients": series.get("clients")}
-        yield row, [one["metrics"], attrs]
-
-
-def _table_rows(path: Path) -> Iterator[Row]:
-    csv.field_size_limit(MOST_TEXT_BYTES)
-    reader = csv.DictReader(io.StringIO(read_text(path)))
-    if len(set(reader.fieldnames or ())) < len(reader.fieldnames or ()):
-        raise UserError("has two columns of one name")
-    for one in reader:
-        if None in one or None in one.values():
-            raise UserError("has lines of more or fewer cells than columns")
-        row = {"started_at": None, "clients": None, **one}
-        yield row, [{name: value for name, value in one.items() if name not in NOT_OF_POINTS}]
-
-
-def _different(said: Sequence[Mapping[str, Any]], point: CheckedPoint) -> Iterator[str]:
-    """Yield what a report says otherwise than the file: as metrics and attributes, or all of it as texts."""
-    metrics, attrs = point.run.metrics, {**point.attrs, **point.run.attrs}
-    computed: list[Mapping[str, Any]] = [metrics, attrs] if len(said) == 2 else [{**attrs, **metrics}]
-    for name in ALWAYS:
-        if name not in said[0]:
-            yield f"its {name} is not there, which must be a number"
-    for values, own in zip(said, computed, strict=True):
-        for name, value in values.items():
-            if problem := _difference(value, own.get(name), name in metrics, len(said) == 1):
-                yield f"its {name} {problem}"
-
-
-def _difference(said: Any, own: Any, is_figure: bool, is_text: bool) -> str:
-    """Say how a value, or what a cell has of it, differs from that of a file; "" where it does not."""
-    if isinstance(own, float | int) and not isinstance(own, bool) and (math.isfinite(own) or is_figure):
-        try:
-            is_unknown = said in (None, "") and not math.isfinite(own)
-            one = math.nan if is_unknown else float(said) if is_text else said
-        except ValueError:
-            one = None
-        if not isinstance(one, int | float) or isinstance(one, bool):
-            return f"is '{shown_text(said)}', which must be a number"
-        if not (math.isfinite(one) or math.isfinite(own)):
-            return ""
-        near = SAME * max(abs(own), 1e-12) if is_figure else 0.0
-        return "" if abs(one - own) <= near else f"is {one:.6g} here, and {own:.6g} by the file"
-    if isinstance(own, float):
-        own = None
-    texts = (
-        ("" if own is None else json.dumps(own) if isinstance(own, list) else str(own)) if is_text else own
-    )
-    if is_text and said.lower() in ("nan", "inf") and own is None:
-        return ""
-    return "" if said == texts else f"is {shown_text(said)} here, and {shown_text(own)} by the file"
-
-
 def check_system(opened: OpenedBundle, points: Sequence[CheckedPoint], records: Sequence[Record]) -> None:
-    """Refuse a system.json that says anything else than results and records, and a README that does.
-
-    Of which series each fact is, and in which order, does not count.
-    """
-    findings = opened.findings
+    """Refuse a system.json that says anything else than results and records, and a README that does."""
+    findings, manifest = opened.findings, opened.manifest
     with findings.refusing(SYSTEM, "system", "does not describe servers"):
-        servers = read_json(opened.place(SYSTEM), is_strict=True)["servers"]
-        said, own = (
-            _system_facts(one)
-            for one in (servers, system_of([*(p.run for p in points), *records])["servers"])
-        )
-        more = said - own if len(points) == len(opened.results) else set()
-        for words, facts in (("does not have", own - said), ("says what no result does:", more)):
+        said = read_json(opened.place(SYSTEM), is_strict=True)["servers"]
+        own = system_of([*(point.run for point in points), *records])["servers"]
+        theirs, ours = set(_system_facts(said)), set(_system_facts(own))
+        more = theirs - ours if len(points) == len(opened.results) else set()
+        for words, facts in (("does not have", ours - theirs), ("says what no result does:", more)):
             findings.refuse(SYSTEM, "system", *(f"{words} {' '.join(fact)}" for fact in sorted(facts)))
         with findings.refusing(README, "report"):
-            check_readme(opened, servers)
+            texts = read_text(opened.place(README)), readme(manifest, said)
+            pairs = zip_longest(*(text.splitlines() for text in texts), fillvalue="")
+            for line, expected in [pair for pair in pairs if pair[0] != pair[1]][:1]:
+                what = f"says '{shown(line)}', and its manifest and system.json '{shown(expected)}'"
+                is_own = manifest.project_version == VERSION
+                (findings.refuse if is_own else findings.warn)(README, "report", what)
 
 
-def _system_facts(servers: Any) -> set[tuple[str, ...]]:
-    """Return each fact of a system.json: the section, its name there, and its value as JSON."""
-    found = set[tuple[str, ...]]()
-    for server in servers:
-        for section, facts in server.items():
-            for name, value in facts.items() if isinstance(facts, dict) else ():
-                if section == "plans":
-                    several = [("", plan) for plan in value.values()]
-                else:
-                    many = isinstance(value, list) and all(
-                        isinstance(one, dict) and "series" in one for one in value
-                    )
-                    several = [(name, one["value"]) for one in value] if many else [(name, value)]
-                found |= {
-                    (section, key, json.dumps(one, sort_keys=True, default=str)) for key, one in several
-                }
-    return found
-
-
-def check_readme(opened: OpenedBundle, servers: Any) -> None:
-    """Refuse a README.md that says something else than this release writes of such a bundle."""
-    manifest, findings = opened.manifest, opened.findings
-    said, own = read_text(opened.place(README)), readme(manifest, servers)
-    pairs = zip_longest(said.splitlines(), own.splitlines(), fillvalue="")
-    for line, expected in [pair for pair in pairs if pair[0] != pair[1]][:1]:
-        what = f"says '{shown_text(line)}', and its manifest and system.json '{shown_text(expected)}'"
-        is_own = manifest.project_version == VERSION
-        (findings.refuse if is_own else findings.warn)(README, "report", what)
+def _system_facts(value: Any, *names: str) -> Iterator[tuple[str, ...]]:
+    """Yield each fact of a system.json with the names that lead to it, of whichever series it is."""
+    if isinstance(value, dict):
+        inner = value.get("plans")
+        known = value | {"plans": [*inner.values()]} if isinstance(inner, dict) and not names else value
+        skipped = {"series"} if names else {"name", "results"}
+        for name in known.keys() - skipped:
+            yield from _system_facts(known[name], *names, name)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _system_facts(one, *names)
+    else:
+        yield *names, json.dumps(value, default=str)

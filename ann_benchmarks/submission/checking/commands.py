@@ -8,12 +8,12 @@ from contextlib import redirect_stderr
 from functools import cache
 from typing import Any
 
-from ann_benchmarks.common.cli import option_name
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.layout import PROGRAM
 from ann_benchmarks.data.datasets import canonical_name
 from ann_benchmarks.definitions.configs import OWN_INDEX
-from ann_benchmarks.fields.rows import SHUFFLED
+from ann_benchmarks.fields.rows import chosen_fields
+from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.measurement import MARK
 from ann_benchmarks.run.command_line import CommandLine
 from ann_benchmarks.run.request import Request, read_request
@@ -45,7 +45,7 @@ def requested(command: str) -> tuple[Request, bool] | None:
 
 
 _NAMED_TARGET = re.compile(r"target\.recall\.(\d(?:\.\d+)?)$")
-# Options of run.py by their names: what they let a point have, and what it has.
+# What else a command line lets a point have, and what it has, by the names of options.
 REQUESTS: Mapping[str, tuple[Callable[[Request], Collection[Any]], Callable[[CheckedPoint], Any]]] = {
     "dataset": (lambda r: [canonical_name(r.dataset)], lambda p: p.dataset),
     "count": (lambda r: [r.count], lambda p: p.count),
@@ -54,18 +54,6 @@ REQUESTS: Mapping[str, tuple[Callable[[Request], Collection[Any]], Callable[[Che
         lambda r: [*(word.partition(":")[0] for word in r.algorithm), *([OWN_INDEX] if r.experiment else [])],
         lambda p: p.series.algorithm,
     ),
-    "batch": (lambda r: [r.batch], lambda p: p.series.batch),
-    "clients": (lambda r: r.clients or [None], lambda p: p.series.clients),
-    "rate": (lambda r: r.rate or [None], lambda p: p.series.rate),
-    "slo": (lambda r: [str(r.slo or "")], lambda p: p.series.objective),
-    "query_order": (
-        lambda r: ["single" if r.debug_single_query else str(r.query_order or SHUFFLED)],
-        lambda p: p.series.query_order,
-    ),
-    "distinct_queries": (lambda r: [r.distinct_queries], lambda p: p.series.distinct_queries),
-    "payload": (lambda r: [r.columns], lambda p: p.series.payload),
-    "filter": (lambda r: r.filters or [""], lambda p: p.series.filter),
-    "post_filter": (lambda r: [r.post_filter], lambda p: p.series.post_filter),
     "warmup": (
         lambda r: [str(r.warmup)] if r.warmup else ["auto", "off", None],
         lambda p: p.attrs.get("warmup"),
@@ -83,6 +71,7 @@ REQUESTS: Mapping[str, tuple[Callable[[Request], Collection[Any]], Callable[[Che
         lambda p: p.target or next(iter(map(float, _NAMED_TARGET.findall(p.name.replace("_", ".")))), None),
     ),
 }
+GROUPS = ("batch", "clients", "load", "filter", "strategy", "payload", "caches")  # of fields
 
 
 def command_problems(point: CheckedPoint) -> Iterator[str]:
@@ -96,15 +85,18 @@ def command_problems(point: CheckedPoint) -> Iterator[str]:
     if known is None:
         return
     request, is_all = known
-    for name, (allowed, measured) in REQUESTS.items():
+    found: list[tuple[str, Collection[Any], Any]] = []
+    planned = [Series("", **procedure.series) for procedure in request.procedures()]
+    for field in chosen_fields(*GROUPS):
+        allowed = {getattr(series, field.name) for series in planned}
+        if field.name != "driver" and (is_all or allowed != {field.default}):
+            found.append((field.id, allowed, getattr(point.series, field.name)))
+    for name, (allows, measured) in REQUESTS.items():
         is_left_out = getattr(request, name) == getattr(CommandLine, name)
         of_rounds = name == "runs" and MARK in point.attrs
-        if of_rounds or (is_left_out and (not is_all or name in ("algorithm", "duration"))):
-            continue
-        if (has := measured(point)) not in allowed(request):
-            flag = option_name(name)
-            yield f"its command line has {flag} {_listed(allowed(request))}, and it was measured with {has}"
-
-
-def _listed(values: Collection[Any]) -> str:
-    return shown(", ".join(map(str, values)))
+        if not of_rounds and not (is_left_out and (not is_all or name in ("algorithm", "duration"))):
+            found.append((name, allows(request), measured(point)))
+    for name, fitting, has in found:
+        if has not in fitting:
+            listed = shown(", ".join(sorted(map(str, fitting))))
+            yield f"its command line requests {name} {listed}, and it was measured with {has}"

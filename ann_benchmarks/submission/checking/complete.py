@@ -1,13 +1,12 @@
 """Whether a published division has every point of its run groups, and no others."""
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ann_benchmarks.common.cli import option_name
 from ann_benchmarks.common.errors import UserError, shown
@@ -30,47 +29,64 @@ EXPERIMENTS = shared("experiments")
 POINT_TYPES = ("float", "bit", "int", "sparse")
 
 
-@dataclass(frozen=True)
-class Expected:
-    """What one step is to measure, or all that config.yml has; an empty list means that all are allowed.
+class Required(NamedTuple):
+    """What the series of a step differ in, None for any. `servers` is as the names of curves have it."""
+
+    dataset: str | None = None
+    algorithm: str | None = None
+    clients: int | None = None
+    filter: str | None = None
+    servers: str | None = None
+
+    def holds(self, point: CheckedPoint) -> bool:
+        """Whether a point is of it."""
+        series = point.series
+        servers = "-".join(series.parts("servers"))
+        has = (point.dataset, series.algorithm, series.clients or 1, series.filter, servers)
+        return all(one in (None, other) for one, other in zip(self, has, strict=True))
+
+    def __str__(self) -> str:
+        on = "-".join(filter(None, [shown(str(self.algorithm)), self.servers]))
+        by = "" if self.clients is None else f" by {self.clients} clients"
+        return f"{on}{by}{f' under {self.filter}' if self.filter else ''}"
+
+
+class Expected(NamedTuple):
+    """What one step is to measure, by default anything.
 
     `groups` are the run groups of some algorithms instead of their config's.
     """
 
-    datasets: Sequence[str] = ()
-    algorithms: Sequence[str] = ()
-    clients: Sequence[int] = ()
-    filters: Sequence[str] = ()
+    kinds: Sequence[Required] = (Required(),)
     groups: Mapping[str, Any] | None = None
-    servers: Sequence[str] = ("",)  # of an experiment: what answers, as the names of curves have it
 
     def fits(self, point: CheckedPoint) -> bool:
         """Whether a point may be of the step."""
-        series = point.series
-        return (
-            (not self.datasets or point.dataset in self.datasets)
-            and (not self.algorithms or series.algorithm in self.algorithms)
-            and (not self.clients or (series.clients or 1) in self.clients)
-            and (series.filter in self.filters if self.filters else not (series.filter and self.datasets))
-            and (not self.datasets or _servers_text(series) in self.servers)
-        )
+        return any(kind.holds(point) for kind in self.kinds)
 
-    def indexes(self, point: CheckedPoint) -> Iterator[dict[str, list[list[Any]]]]:
-        """Yield the query arguments of each index of a point's algorithm, by its build arguments as JSON.
+    def missing(self, firsts: Sequence[CheckedPoint]) -> list[Required]:
+        """Return the kinds of series that are not there; `firsts` have a point of each curve."""
+        named = (kind for kind in self.kinds if kind.dataset)
+        return [kind for kind in named if not any(map(kind.holds, firsts))]
 
-        A bundle does not say of which type its points are: there is a mapping for each that may be.
+    def files(self, point: CheckedPoint, are_given: bool, targets: set[float]) -> list[set[str]]:
+        """Return the files of a point's curve with each index of its algorithm that has run groups.
+
+        They have the query arguments that `are_given`, and those that were searched for `targets`. A bundle
+        does not say of which type its points are: any that it may be counts.
         """
         configs = replace_run_groups(known_configs(), self.groups or {})
-        dataset, series = point.facts, point.series
+        dataset, found = point.facts, defaultdict[str, set[str]](set)
+        searched = [[f"target_recall={target:g}"] for target in targets]
         for point_type in POINT_TYPES:
-            found: dict[str, list[list[Any]]] = defaultdict(list)
             facts = (point.dataset, dataset.rows, dataset.dimension, dataset.metric, point_type)
-            data = Data(*facts, filtered=bool(series.filter))
+            data = Data(*facts, filtered=bool(point.series.filter))
             for one in get_definitions(configs, data, point.count):
-                if one.algorithm == series.algorithm and not one.disabled:
-                    found[json.dumps(one.arguments)] += one.points()
-            if found:
-                yield dict(found)
+                if one.algorithm == point.series.algorithm and not one.disabled:
+                    for query in [*(one.points() if are_given else []), *searched]:
+                        place = result_path(point.dataset, point.count, point.folder, one.arguments + query)
+                        found[f"{point_type} {one.arguments}"].add(place.as_posix())
+        return [*found.values()]
 
 
 @cache
@@ -89,7 +105,9 @@ def expected_steps(folder: Path, manifest: Manifest) -> list[Expected]:
     if not known.is_file() or YamlFile(known, "an experiment").content != own:
         raise UserError(f"it is not the experiment '{name}' of this release")
     steps = [_merged(step, manifest.mini) for step in own["steps"]]
-    return [_step(step) for step in steps if not step.get("skip") and "workload" not in step.get("run", {})]
+    return [
+        expected_of(step) for step in steps if not step.get("skip") and "workload" not in step.get("run", {})
+    ]
 
 
 def _merged(step: Mapping[str, Any], is_mini: bool) -> dict[str, Any]:
@@ -101,17 +119,14 @@ def _merged(step: Mapping[str, Any], is_mini: bool) -> dict[str, Any]:
     return found
 
 
-def _step(step: Mapping[str, Any]) -> Expected:
-    run = step.get("run", {})
-    request = read_request([*_words(run)])
-    return Expected(
-        datasets=[request.dataset] if "dataset" in run else [],
-        algorithms=[word.partition(":")[0] for word in request.algorithm],
-        clients=request.clients,
-        filters=request.filters,
-        groups=step.get("groups"),
-        servers=[str(one) for one in request.servers],
-    )
+def expected_of(step: Mapping[str, Any]) -> Expected:
+    """Return what a step is to measure."""
+    request = read_request([*_words(step["run"])])
+    algorithms = [word.partition(":")[0] for word in request.algorithm]
+    servers = [str(one) for one in request.servers]
+    how = request.clients or [None], request.filters or [""], servers
+    kinds = [Required(*one) for one in product([request.dataset], algorithms, *how)]
+    return Expected(kinds, step.get("groups"))
 
 
 def _words(run: Mapping[str, Any]) -> Iterator[str]:
@@ -123,11 +138,6 @@ def _words(run: Mapping[str, Any]) -> Iterator[str]:
         yield (option := f"--{name}")
         several = [str(one) for one in (value if isinstance(value, list) else [value]) if one is not True]
         yield from several if option in takes_words or not several else [",".join(several)]
-
-
-def _servers_text(series: Series) -> str:
-    """Return what answers the queries of a series, "" for one server."""
-    return "-".join(series.parts("servers"))
 
 
 def check_complete(opened: OpenedBundle, points: Sequence[CheckedPoint]) -> None:
@@ -144,34 +154,20 @@ def check_complete(opened: OpenedBundle, points: Sequence[CheckedPoint]) -> None
         steps, curves = expected_steps(opened.folder, manifest), list(curves_of(points))
         for curve in curves:
             _check_curve(curve, steps, opened)
-        for step in steps:
-            for dataset, what in missing_series(step, [curve[0] for curve in curves]):
-                findings.refuse(f"results/{dataset}", "complete", what)
+        for kind in [kind for step in steps for kind in step.missing([curve[0] for curve in curves])]:
+            findings.refuse(f"results/{kind.dataset}", "complete", f"it lacks a series of {kind}")
 
 
 def _check_curve(curve: Sequence[CheckedPoint], steps: Sequence[Expected], opened: OpenedBundle) -> None:
-    """Compare the points of a curve with the step that has the most of them.
-
-    Points at a recall have searched for their own query arguments, and no others are expected beside them.
-    """
-    first, findings = curve[0], opened.findings
+    """Compare the points of a curve with the index of a step that has the most of them."""
+    first, findings, have = curve[0], opened.findings, {point.file for point in curve}
     targets = {point.target for point in curve}
-    searched = [[f"target_recall={target:g}"] for target in targets if target is not None]
-    are_given = None in targets
-    expected = [
-        {
-            result_path(first.dataset, first.count, first.folder, json.loads(build) + query).as_posix()
-            for build, queries in indexes.items()
-            for query in [*(queries if are_given else []), *searched]
-        }
-        for step in steps
-        if step.fits(first)
-        for indexes in step.indexes(first)
-    ]
-    have = {point.file for point in curve}
-    if not any(expected):
-        what = f"no run group has '{shown(first.series.algorithm)}' on this dataset"
+    searched = {target for target in targets if target is not None}
+    fitting = [step for step in steps if step.fits(first)]
+    expected = [files for step in fitting for files in step.files(first, None in targets, searched)]
+    if not expected:
         place = f"results/{first.dataset}/{first.count}/{first.folder}"
+        what = f"no run group has '{shown(first.series.algorithm)}' on this dataset"
         findings.refuse(place, "division", what)
         return
     for file in sorted(have.difference(*expected)):
@@ -179,27 +175,6 @@ def _check_curve(curve: Sequence[CheckedPoint], steps: Sequence[Expected], opene
     best = max(expected, key=lambda names: (len(have & names), -len(names)))
     for file in sorted(best - have - {*opened.files}):
         findings.refuse(file, "complete", "is missing from its curve")
-
-
-def missing_series(step: Expected, firsts: Sequence[CheckedPoint]) -> Iterator[tuple[str, str]]:
-    """Yield each dataset of a step, and which series it lacks, by algorithm, clients, filter and servers.
-
-    `firsts` have a point of each curve.
-    """
-    how = step.clients or (None,), step.filters or [""], step.servers
-    for dataset, algorithm, clients, filter_set, servers in product(step.datasets, step.algorithms, *how):
-        if not any(
-            point.dataset == dataset
-            and point.series.algorithm == algorithm
-            and clients in (None, point.series.clients or 1)
-            and point.series.filter == filter_set
-            and _servers_text(point.series) == servers
-            for point in firsts
-        ):
-            on = "-".join(filter(None, [shown(algorithm), servers]))
-            by = "" if clients is None else f" by {clients} clients"
-            under = f" under {filter_set}" if filter_set else ""
-            yield dataset, f"it lacks a series of {on}{by}{under}"
 
 
 def check_clients_alike(points: Sequence[CheckedPoint], findings: Findings, refuses: bool) -> None:

@@ -18,7 +18,6 @@ from .rules import REWRITE, Findings
 
 OLDEST = timedelta(days=180)  # of a result when it is handed in
 AHEAD = timedelta(hours=1)  # by which a clock may be wrong
-ROUNDING = 1e-6
 DISAGREE = "its runs differ by more than noise"
 
 
@@ -80,18 +79,12 @@ def check_conditions(point: CheckedPoint, is_claimed: bool, findings: Findings) 
     for rule, is_broken, text in CONDITIONS:
         if is_broken(point):
             problem = text.format(runs=counted(len(point.run_seconds), "run"), fewest_runs=FEWEST_RUNS)
-            if not is_claimed:
-                findings.warn(point.file, rule, problem)
-            elif findings.is_mini:  # a miniature shows that all works
-                findings.warn(point.file, rule, f"a claim rests on it, and {problem} (a miniature)")
-            else:
-                findings.refuse(point.file, rule, f"a claim rests on it, and {problem}")
+            said = f"a claim rests on it, and {problem}" if is_claimed else problem
+            # A miniature shows that all works.
+            refuses = is_claimed and not findings.is_mini
+            (findings.refuse if refuses else findings.warn)(point.file, rule, said)
     if point.attrs.get("runs_disagree") and _is_in_rounds(point):
         findings.warn(point.file, "warnings", DISAGREE)
-    target = point["target_recall"]
-    if target - RECALL_CHANGED <= point.recall < target - ROUNDING:
-        what = f"was searched for a recall of {target:g}, and its answers have {point.recall:.6g}"
-        findings.warn(point.file, "target", what)
 
 
 def check_age(points: Sequence[CheckedPoint], manifest: Manifest, now: datetime, findings: Findings) -> None:

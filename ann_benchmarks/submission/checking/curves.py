@@ -3,28 +3,35 @@
 Each function yields the file that is wrong, and what is wrong with it.
 """
 
+import hashlib
 import json
 import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from ann_benchmarks.common.errors import shown
 from ann_benchmarks.common.text import from_json
 from ann_benchmarks.results.environment import MEMORY, MEMORY_SLACK
 from ann_benchmarks.results.measurement import CHAIN, MARK, ROUNDS, TURNS, chain_of
+from ann_benchmarks.statistics.intervals import FEWEST_RUNS
 
 from ..contents import MACHINE, SETTINGS, SOFTWARE
-from .expected import CLOCK
+from .expected import CLOCK, has_server
 from .points import CheckedPoint
 from .relations import file_names, spans
-from .servers import has_server
 
 OF_BUILDS = ("maintenance_work_mem", "max_parallel_maintenance_workers")  # follow from the index
 FREE_DISK = "max_wal_size"  # embedded servers choose by it, another one at each start
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
+FEWEST = 64  # latencies; as many in the same order, or of the same values, are of one measurement
+NEAR, NEAREST = 1e-3, 1e-6  # relative: in all of a distribution, and in all of a few runs
+PIECES = 32  # of a run, whose order by their mean latency identifies it
 Problems = Iterator[tuple[str, str]]
 Points = Sequence[CheckedPoint]
 
@@ -32,8 +39,8 @@ Points = Sequence[CheckedPoint]
 class Shared(NamedTuple):
     """What several points have alike: which they are, by a key, in words, and attributes by their names.
 
-    Numbers may differ by a factor, and by so much more. Where a key is None, a point is of no such group. A
-    name that begins with _ stands for all that end with it, one that ends with a space for all that begin.
+    Numbers may differ by a factor, and by so much more. Where a key is None, a point is of no such group. In
+    a name, * stands for anything.
     """
 
     words: str
@@ -62,10 +69,8 @@ def _server_index(point: CheckedPoint) -> Hashable:
 SHARED = (
     Shared("of the same curve", lambda point: point.curve, (
         *(name for name in (*MACHINE, *SOFTWARE) if name != "memory_bytes"),
-        *("distance", "truth", "shared_buffers", "tier", "tier_ram", "tier_shared_buffers", "tier_cpus"),
-        *("tier_disk", "tier_iops", "tier_bandwidth", "tier_method", "warmup", "query_order", "driver"),
-        *("clients", "asked_duration", "asked_queries", "memory_divided_by", "version_names"),
-        *("_version", *(f"{name} " for name in SETTINGS)),
+        *("shared_buffers", "tier_iops", "tier_bandwidth", "warmup", "asked_duration", "asked_queries"),
+        *("memory_divided_by", "version_names", "*_version", *(f"{name} *" for name in SETTINGS)),
     )),
     # Firmware and kernel take another part of the memory in each version.
     Shared("of the same curve", lambda point: point.curve, ("memory_bytes",), 1 + MEMORY_SLACK),
@@ -119,32 +124,13 @@ def _facts(point: CheckedPoint) -> dict[str, Any]:
 
 @cache
 def _is_named(name: str, names: tuple[str, ...]) -> bool:
-    return any(
-        name == one or (one[0] == "_" and name.endswith(one)) or (one[-1] == " " and name.startswith(one))
-        for one in names
-    )
+    return any(fnmatchcase(name, one) for one in names)
 
 
 def _alike(one: Any, other: Any, shared: Shared) -> bool:
     if shared.factor == 1 or not all(isinstance(each, int | float) for each in (one, other)):
         return bool(one == other)
     return bool(max(one, other) <= shared.factor * min(one, other) + shared.more)
-
-
-def rebuilt(points: Points) -> Problems:
-    """Yield points of a build between whose points are those of another build of the same index."""
-    indexes = defaultdict(list)
-    for point in points:
-        # Contenders of a race have their turns between those of others.
-        if MARK not in point.attrs and (started := point.moment("started_at")) is not None:
-            indexes[_index(point)].append((started, point.file, _build(point)))
-    for measured in indexes.values():
-        seen: list[Hashable] = []
-        for _, file, build in sorted(measured, key=lambda one: one[:2]):
-            if seen and build in seen[:-1]:
-                yield file, "has the build of earlier points, after points of another build of its index"
-            elif build not in seen:
-                seen.append(build)
 
 
 def repeated(points: Points) -> Problems:
@@ -173,17 +159,16 @@ def swapped(points: Points) -> Problems:
     arguments into its description: only what contradicts itself is refused. The name of a point that was
     searched for has the target, and its description what was found.
     """
-    queried, built = defaultdict(list), defaultdict(list)
+    groups = defaultdict[Hashable, list[tuple[str, set[str], set[str]]]](list)
     for point in points:
-        build = json.dumps(point.build_arguments)
-        name, statements = str(point.attrs.get("name")), str(point.attrs.get("build_sql"))
-        built[point.curve].append((point.file, _numbers(build), _numbers(name + statements)))
+        build, name = json.dumps(point.build_arguments), str(point.attrs.get("name"))
+        said = _numbers(name + str(point.attrs.get("build_sql")))
+        groups[point.curve].append((point.file, _numbers(build), said))
         if "target_parameter" not in point.attrs:
-            names = file_names(point.build_arguments or [])
-            start = next((one for one in names if point.name.startswith(one)), "")
-            own = _numbers(point.name.removeprefix(start))
-            queried[point.curve, build].append((point.file, own, _numbers(name)))
-    for group in (*queried.values(), *built.values()):
+            starts = (one for one in file_names(point.build_arguments or []) if point.name.startswith(one))
+            own = _numbers(point.name.removeprefix(next(starts, "")))
+            groups[point.curve, build].append((point.file, own, _numbers(name)))
+    for group in groups.values():
         every = [own for _, own, _ in group]
         varied = set[str]().union(*every) - every[0].intersection(*every)
         for file, own, said in group:
@@ -247,12 +232,50 @@ def out_of_turn(points: Points) -> Problems:
             yield first.file, f"is of a race of {requested[0]}, which has {longest}"
 
 
+class Copies:
+    """Finds points that are others again, scaled, shuffled or moved in time."""
+
+    def __init__(self) -> None:
+        self._same: dict[tuple[str, object], str] = {}
+        self._alike: dict[tuple[str, int], list[tuple[np.ndarray, str]]] = defaultdict(list)
+
+    def problems(self, point: CheckedPoint) -> Iterator[str]:
+        """Yield in what a point with its arrays is one of those before it."""
+        times = point.times
+        same: list[tuple[object, str]] = []
+        alike = list[tuple[np.ndarray, float, str]]()
+        if len(times) >= FEWEST and len(np.unique(times)) >= FEWEST:
+            # No factor changes the order of the pieces of a run by their means, nor the shape of all.
+            pieces = [np.mean(piece) for piece in np.array_split(times, PIECES)]
+            same.append((_digest(np.argsort(pieces)), "has latencies in the order of those of"))
+            shape = np.quantile(times, np.linspace(0, 1, FEWEST)) / times.mean()
+            alike.append((shape, NEAR, "has latencies distributed as those of"))
+        for name in ("run_seconds", "run_p50"):
+            values = np.array(point.numbers(name))
+            if len(values) >= FEWEST_RUNS and len(np.unique(values)) == len(values):
+                alike.append(
+                    (values / values.mean(), NEAREST, f"has runs that compare (by {name}) as those of")
+                )
+        for mark, what in same:
+            if (other := self._same.setdefault((what, mark), point.file)) != point.file:
+                yield f"{what} {other}"
+        for values, tolerance, what in alike:
+            before = self._alike[what, len(values)]
+            known = np.array([one for one, _ in before]).reshape(-1, len(values))
+            for place in np.flatnonzero((np.abs(known - values) <= tolerance * values).all(axis=1))[:1]:
+                yield f"{what} {before[place][1]}"
+            before.append((values, point.file))
+
+
+def _digest(values: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()
+
+
 # What all points keep together: the rule, and what yields the files that break it.
 TOGETHER = (
     ("timings", overlapping),
     ("timings", out_of_turn),
     ("mixed", mixed),
-    ("mixed", rebuilt),
     ("duplicate", repeated),
     ("series", swapped),
 )

@@ -43,8 +43,13 @@ def _no_array() -> np.ndarray:
     return _NONE
 
 
-class UnjudgedError(Exception):
-    """A result cannot be judged: the rule that refuses it, what is wrong, and what to do if it is special."""
+class UnjudgedError(UserError):
+    """A result cannot be judged: what is wrong, the rule that refuses it, and what to do if it is special."""
+
+    def __init__(self, what: str, rule: str = "readable", advice: str = "") -> None:
+        """Take what is wrong, the rule, and what to do."""
+        super().__init__(what)
+        self.rule, self.advice = rule, advice
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,11 +191,14 @@ class OpenedBundle:
         """Yield the points, one after the other; those that cannot be judged are refused."""
         for file in self.results:
             try:
-                if (point := _opened_point(self, file)) is not None:
-                    yield point
+                point = _opened_point(self, file)
             except UnjudgedError as unjudged:
-                rule, what, *advice = unjudged.args
-                self.findings.refuse(file, rule, what, advice="".join(advice))
+                self.findings.refuse(file, unjudged.rule, str(unjudged), advice=unjudged.advice)
+            except UserError as error:
+                what = str(error).removeprefix(f"{self.folder / file} ")
+                self.findings.refuse(file, "readable", what, advice=MEASURE)
+            else:
+                yield from [point] if point else []
 
 
 def open_bundle(folder: Path, findings: Findings) -> OpenedBundle | None:
@@ -201,8 +209,6 @@ def open_bundle(folder: Path, findings: Findings) -> OpenedBundle | None:
         findings.refuse(MANIFEST, "manifest", str(error).removeprefix(f"{folder / MANIFEST}: "))
         return None
     findings.is_mini = manifest.mini
-    if manifest.mini and not str(manifest.experiment).endswith("-mini"):
-        findings.refuse(MANIFEST, "manifest", "is a miniature of an experiment that it does not name")
     files = check_folder(folder, manifest, findings)
     if (EXPERIMENT in files) != (manifest.experiment is not None):
         what = f"{EXPERIMENT} is {'not ' * (EXPERIMENT not in files)}there"
@@ -223,24 +229,21 @@ def open_bundle(folder: Path, findings: Findings) -> OpenedBundle | None:
 
 
 def _opened_point(bundle: OpenedBundle, file: str) -> CheckedPoint | None:
-    """Read a result file; UnjudgedError where it cannot be judged, None where its truth was refused."""
+    """Read a result file; UserError where it cannot be judged, None where its truth was refused."""
     path = bundle.folder / file
     if (place := _PLACE.fullmatch(file)) is None:
-        raise UnjudgedError("series", "does not lie in results/DATASET/COUNT/SERIES/FILE.hdf5")
+        raise UnjudgedError("does not lie in results/DATASET/COUNT/SERIES/FILE.hdf5", "series")
     if (facts := bundle.manifest.datasets.get(place[1])) is None:
-        raise UnjudgedError("dataset", f"the manifest has no dataset '{place[1]}'", REWRITE)
+        raise UnjudgedError(f"the manifest has no dataset '{place[1]}'", "dataset", REWRITE)
     if facts.queries * int(place[2]) > MOST_ANSWERS:
-        raise UnjudgedError("readable", "promises more answers than are read", "hand in fewer queries")
-    try:
-        with opened_file(path) as opened:
-            twice = contradictions(opened)
-            if surplus := sorted({*opened} - ARRAYS):
-                raise UnjudgedError("readable", f"has '{shown(surplus[0])}', which no result has")
-        result, histogram = read_result(path), read_more(path, *HISTOGRAM) or [_NONE, _NONE]
-        point = judge_point(bundle, file, result, histogram)
-        return point and replace(point, twice=twice, sampled=sampled_totals(path))
-    except UserError as error:
-        raise UnjudgedError("readable", str(error).removeprefix(f"{path} "), MEASURE) from None
+        raise UnjudgedError("promises more answers than are read", advice="hand in fewer queries")
+    with opened_file(path) as opened:
+        twice = contradictions(opened)
+        if surplus := sorted({*opened} - ARRAYS):
+            raise UnjudgedError(f"has '{shown(surplus[0])}', which no result has")
+    result, histogram = read_result(path), read_more(path, *HISTOGRAM) or [_NONE, _NONE]
+    point = judge_point(bundle, file, result, histogram)
+    return point and replace(point, twice=twice, sampled=sampled_totals(path))
 
 
 def judge_point(
@@ -249,10 +252,7 @@ def judge_point(
     result: Result,
     histogram: Sequence[np.ndarray],
 ) -> CheckedPoint | None:
-    """Return a result beside its truth, None where that was refused.
-
-    UnjudgedError where the bundle does not go with it, UserError where the file must be measured again.
-    """
+    """Return a result beside its truth, None where that was refused; UserError where it cannot be judged."""
     _, name, number, folder, _ = file.split("/")
     count, facts, attrs = int(number), bundle.manifest.datasets[name], result.attrs
     if result.neighbors.shape != (facts.queries, count):
@@ -270,15 +270,15 @@ def judge_point(
     if truth is None:
         if series.filter and series.filter not in facts.filters:
             what = f"was measured under the filters '{series.filter}', which the manifest does not name"
-            raise UnjudgedError("dataset", what, REWRITE)
+            raise UnjudgedError(what, "dataset", REWRITE)
         return None
     if not 1 <= count <= truth.rows.shape[1]:
         what = f"has {count} neighbours a query, and the truth {truth.rows.shape[1]}"
-        raise UnjudgedError("dataset", what, REWRITE)
+        raise UnjudgedError(what, "dataset", REWRITE)
     mark, said = truth_mark(truth.distances[:, :count]), attrs.get("truth")
     if said not in (None, mark) or attrs["count"] != count:
         what = f"was measured against {attrs['count']} true neighbours with the mark {said}"
-        raise UnjudgedError("dataset", f"{what}, not {mark}", "add the results of this dataset alone")
+        raise UnjudgedError(f"{what}, not {mark}", "dataset", "add the results of this dataset alone")
     raw = {key: value for key, value in attrs.items() if key not in STATED}
     run = replace(judged(replace(result, attrs=raw), series, name, truth, {mark}), path=result.path)
     m = Measurement(truth, result.distances, result.times, raw)

@@ -1,10 +1,10 @@
 """A stranger's folder and its files, read within bounds: what they declare is checked before it is read."""
 
-import os
 import stat
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from math import prod
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -19,13 +19,12 @@ from ann_benchmarks.common.text import DAMAGE, from_json, reason_of
 from ann_benchmarks.monitoring.stored import read_monitoring
 from ann_benchmarks.results.attributes import ALL, LONGEST_TEXT, plain_attributes
 
-from ..files import path_problem, sha256_of
+from ..files import entries_in, members_of, path_problem, sha256_of
 from ..manifest import MANIFEST, Manifest
-from .rules import Findings
+from .rules import Findings, is_same
 
 MOST_FILES = 50_000
 MOST_BYTES = 50 << 30
-DEEPEST = 12  # folders within each other
 KNOWN_FILES = {MANIFEST, "README.md", "experiment.yml", "system.json", "prices.yml"}
 KNOWN_FOLDERS = {"results", "truth", "report", "logs"}
 MOST_ARRAY_BYTES = 1 << 30
@@ -34,13 +33,12 @@ MOST_COMPRESSED = 100  # bytes that one byte stands for, in an array that is not
 SMALL = 1 << 20  # bytes
 MOST_ATTRIBUTE_BYTES = 16 << 20  # of all attributes
 MOST_ATTRIBUTES = 2000
-MOST_MEMBERS = 5000  # of a file
 SAME = 1e-12  # relative difference of one number as HDF5 and JSON hold it
 
 
 def check_folder(folder: Path, manifest: Manifest, findings: Findings) -> list[str]:
     """Compare what lies in the folder with the manifest; return the paths of files that can be read."""
-    there = dict(walk(folder, findings))
+    there = regular_files(folder, findings)
     named = manifest.files.keys()
     for path in sorted(named - there.keys()):
         if not findings.mentions(path):
@@ -67,35 +65,23 @@ def check_folder(folder: Path, manifest: Manifest, findings: Findings) -> list[s
     return there_and_named  # a changed file is read, too: what else is wrong with it is said
 
 
-def walk(folder: Path, findings: Findings) -> Iterator[tuple[str, int]]:
-    """Yield each file below a folder with its size, without following links, in the order of their names."""
-    waiting, seen, size = [folder], 0, 0
-    while waiting:
-        here = waiting.pop()
-        with os.scandir(here) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
-        for entry in found:
-            path = Path(entry.path).relative_to(folder).as_posix()
-            shown = one_line(path.encode(errors="replace").decode())
-            status = entry.stat(follow_symlinks=False)
-            seen += 1
-            size += status.st_size
-            if seen > MOST_FILES or size > MOST_BYTES:
-                findings.refuse(".", "files", "has too many files or bytes", advice="hand in parts of it")
-                return
-            if entry.is_symlink():
-                findings.refuse(shown, "paths", "is a link")
-            elif problem := path_problem(entry.name):
-                findings.refuse(shown, "paths", f"has a name that {problem}")
-            elif stat.S_ISDIR(status.st_mode):
-                if path.count("/") >= DEEPEST:
-                    findings.refuse(shown, "paths", "lies too deep")
-                else:
-                    waiting.append(Path(entry.path))
-            elif not stat.S_ISREG(status.st_mode):
-                findings.refuse(shown, "paths", "is not a regular file")
-            else:
-                yield path, status.st_size
+def regular_files(folder: Path, findings: Findings) -> dict[str, int]:
+    """Return the size of each file in a folder by its path; refuse what is not one, or has a wrong name."""
+    found: dict[str, int] = {}
+    for path, status in islice(entries_in(folder), MOST_FILES):
+        shown = one_line(path.encode(errors="replace").decode())
+        problems = (problem for part in path.split("/") if (problem := path_problem(part)))
+        if stat.S_ISLNK(status.st_mode):
+            findings.refuse(shown, "paths", "is a link")
+        elif problem := next(problems, None):
+            findings.refuse(shown, "paths", f"has a name that {problem}")
+        elif not stat.S_ISREG(status.st_mode):
+            findings.refuse(shown, "paths", "is not a regular file")
+        else:
+            found[path] = status.st_size
+    if len(found) >= MOST_FILES or sum(found.values()) > MOST_BYTES:
+        findings.refuse(".", "files", "has too many files or bytes", advice="hand in parts of it")
+    return found
 
 
 @contextmanager
@@ -120,24 +106,12 @@ def array_of(file: h5py.File, name: str, kinds: str, shape: tuple[int, ...] | No
 
 
 def _check_members(file: h5py.File) -> None:
-    waiting, seen = [file["/"]], 0
-    while waiting:
-        group = waiting.pop()
-        _check_attributes(group)
-        for name in group:
-            seen += 1
-            if seen > MOST_MEMBERS:
-                raise UserError(f"has more than {MOST_MEMBERS:,} members")
-            if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-                raise UserError(f"has a link, '{name}'")
-            member = group[name]
-            if isinstance(member, h5py.Group):
-                waiting.append(member)
-            elif not isinstance(member, h5py.Dataset) or (problem := _array_problem(file, member)):
-                what = problem if isinstance(member, h5py.Dataset) else "is not an array"
-                raise UserError(f"'{name}' {what}")
-            else:
-                _check_attributes(member)
+    for name, member in members_of(file):
+        _check_attributes(member)
+        if not isinstance(member, h5py.Group | h5py.Dataset):
+            raise UserError(f"'{name}' is not an array")
+        if isinstance(member, h5py.Dataset) and (problem := _array_problem(file, member)):
+            raise UserError(f"'{name}' {problem}")
 
 
 def _array_problem(file: h5py.File, array: h5py.Dataset) -> str | None:
@@ -168,16 +142,7 @@ def contradictions(file: h5py.File) -> tuple[str, ...]:
         return ()
     from_text = plain_attributes(from_json(file.attrs[ALL], dict[str, Any]()))
     names = sorted(from_text.keys() | single.keys())
-    return tuple(name for name in names if not _same(from_text.get(name), single.get(name)))
-
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, list) or isinstance(other, list):
-        ones, others = np.atleast_1d(np.asarray(one, object)), np.atleast_1d(np.asarray(other, object))
-        return len(ones) == len(others) and all(map(_same, ones, others))
-    if isinstance(one, int | float) and isinstance(other, int | float):
-        return abs(one - other) <= SAME * max(abs(one), abs(other))
-    return bool(one == other)
+    return tuple(name for name in names if not is_same(from_text.get(name), single.get(name), SAME))
 
 
 def sampled_totals(path: Path) -> dict[str, float] | None:
@@ -187,9 +152,7 @@ def sampled_totals(path: Path) -> dict[str, float] | None:
     measured = [part for phase, part in sampled.stretches() if phase == "measure"]
     commits = sampled.columns.get("postgresql.commits", np.zeros(len(sampled.seconds)))
     spans = [(np.diff(sampled.seconds[part]), commits[part][1:]) for part in measured]
-    built = [sampled.seconds[part] for phase, part in sampled.stretches() if phase in ("load", "build")]
     return {"seconds": float(sum(seconds.sum() for seconds, _ in spans)),
-            "build": float(sum(seconds[-1] - seconds[0] for seconds in built)),
             "commits": float(sum(np.nansum(seconds * rates) for seconds, rates in spans)),
             "fastest": max((float(np.nanmax(rates, initial=0)) for _, rates in spans), default=0.0),
             "longest": max((float(seconds.max(initial=0)) for seconds, _ in spans), default=0.0)}  # fmt: skip

@@ -21,18 +21,12 @@ from .commands import command_problems
 from .expected import BUCKET, CLOCK, CLOSE
 from .points import CheckedPoint
 from .rules import SAME
-from .servers import server_problems
 
 FEW = 20  # latencies that may be equal by chance; pgbench counts microseconds
-MANY = 1000
-MOST_SECONDS = 1e5  # of a query
-WAITING = 0.25  # of the time, by which clients of other runs may have waited longer
 SAMPLES = 8  # in a run, for one to be surely of it alone
-LONGEST_BUILD, BESIDE_BUILD = 1.5, 10.0  # of the seconds of a build, and s beside it, that are sampled
 FASTEST = 1.25  # times the rate of the fastest sample, which a run may have had
 ROUNDING = 1e-6
 MICROSECOND = 1e-6
-RELEASES = {"pgvector": "vector_version", "vchord": "vchord_version", "pgvectorscale": "vectorscale_version"}
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 LISTS = ("run_seconds", "run_started", "run_recalls", "run_p50")
 Problems = Iterator[str]
@@ -41,14 +35,10 @@ Problems = Iterator[str]
 def broken_arrays(point: CheckedPoint) -> Iterator[tuple[str, str]]:
     """Yield the rule and the fault of latencies, histogram and lists: all else is computed from them."""
     times, edges, counts = point.times, point.edges, point.counts
-    different, runs = len(np.unique(times)), point["run_count"]
-    number, lengths = point["latency_queries"], {name: len(point.numbers(name)) for name in LISTS}
-    if times.min() <= 0 or times.max() > MOST_SECONDS:
-        yield "timings", "has latencies of 0 s, or of more than a day"
-    elif len(times) >= FEW and different == 1 and not point.series.batch:
+    runs, number = point["run_count"], point["latency_queries"]
+    lengths = {name: len(point.numbers(name)) for name in LISTS}
+    if len(times) >= FEW and times.min() == times.max() and not point.series.batch:
         yield "timings", f"has {len(times):,} latencies that are all the same"
-    elif len(times) >= MANY and different < FEW and not point.series.batch:
-        yield "timings", f"has {different:,} different latencies among {len(times):,}"
     if {*lengths.values()} != {int(point.number("run_count") or 0)}:
         said = ", ".join(f"{name} {length}" for name, length in lengths.items())
         yield "figures", f"says run_count {runs:g}, and lists of runs have other lengths: {said}"
@@ -70,15 +60,6 @@ def run_problems(point: CheckedPoint) -> Problems:
         yield "its latencies have a median that is that of none of its runs (run_p50)"
     if exceeding := _beyond_histogram(point.times, point.edges, point.counts):
         yield f"has {exceeding:,} latencies that its histogram of all runs has not"
-    if point.series.clients is not None and not point.is_open:
-        # What clients wait for in all is what they have waited for in the stored run, or all of the time.
-        clients, runs, number = point["clients"], len(point.run_seconds), int(point.counts.sum())
-        waiting = min((point.number("clients_waiting_share") or 0.0) + WAITING, 1.0) * clients
-        rest = clients * runs * float(point.edges[-1]) / number
-        longest = waiting * float(np.mean(point.run_seconds)) + rest
-        mean = float((point.counts * point.edges[:-1]).sum()) / number
-        if mean > longest * 1.01:
-            yield f"has {number:,} latencies of {mean:.6g} s, which by their seconds last {longest:.6g} s"
 
 
 def _beyond_histogram(times: np.ndarray, edges: np.ndarray, counts: np.ndarray) -> int:
@@ -146,10 +127,6 @@ def sampled_problems(point: CheckedPoint) -> Problems:
     asking, number = point["asking_seconds"], point["latency_queries"]
     if sampled["seconds"] < asking * (1 - SAME) - CLOCK:
         yield f"sent queries for {asking:.6g} s, and its monitoring has sampled {sampled['seconds']:.6g} s"
-    parts = ("build_time", "attribute_index_build_time", "clustering_time")
-    built = sum(point.number(name) or 0.0 for name in parts)
-    if sampled["build"] > LONGEST_BUILD * built + BESIDE_BUILD and not point.series.parts("servers"):
-        yield f"says build_time {built:.6g}, and its monitoring has sampled {sampled['build']:.6g} s of it"
     is_plain = point.attrs.get("server") in ("embedded", "installed") and not point.series.parts("servers")
     if is_plain and sampled["commits"] < number * (1 - 2 * CLOCK / max(asking, 2 * CLOCK)):
         commits = f"{sampled['commits']:,.0f} transactions"
@@ -176,25 +153,14 @@ def series_problems(point: CheckedPoint) -> Problems:
     if (said := attrs.get("algo")) != series.label:
         yield f"says algo '{said}', and its series is '{series.label}'"
     yield from field_problems(point)
-    given, in_force = (
-        from_json(attrs.get(name), dict[str, Any]()) for name in ("given_settings", "settings")
-    )
-    rest = series.settings
+    given, rest = from_json(attrs.get("given_settings"), dict[str, Any]()), series.settings
     for name, value in given.items():
-        is_named, rest = f"{name}={value}" in rest, rest.replace(f"{name}={value}", "")
-        if is_named and str(value).isalpha() and in_force.get(name, value) != value:
-            yield f"its series has {name}={value}, and {in_force[name]} was in force"
+        rest = rest.replace(f"{name}={value}", "")
     if rest.strip():
         yield f"its series has the settings {series.settings}, and it says given_settings {given}"
     read = [point.number(f"{what}_blocks_read_per_query") for what in ("index", "table")]
     if series.is_cold and attrs.get("caches_dropped") and None not in read and not any(read):
         yield "its server has read no block in its runs, and its series is cold"
-    if re.fullmatch(r"v?\d+(\.\d+)+", series.version):  # a tag that is a release
-        for stem, name in RELEASES.items():
-            if series.algorithm.startswith(stem) and attrs.get(name, series.version) != series.version.lstrip(
-                "v"
-            ):
-                yield f"says {name} {attrs[name]}, and its series the version {series.version}"
     yield from name_problems(point)
     found = {int(one) for one in re.findall(r"\b(?:half)?vec(?:tor)?\((\d+)\)", str(attrs.get("build_sql")))}
     if found - {point.facts.dimension}:
@@ -284,6 +250,5 @@ RELATIONS: tuple[tuple[str, Callable[[CheckedPoint], Problems]], ...] = (
     ("timings", sampled_problems),
     ("series", command_problems),
     ("series", series_problems),
-    ("series", server_problems),
     ("target", target_problems),
 )

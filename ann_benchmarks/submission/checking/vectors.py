@@ -83,20 +83,18 @@ class RealVectors:
             else:
                 opened = HDF5Dataset(self._folder / f"{checked_name(name, 'dataset')}.hdf5")
             self._stack.enter_context(opened)
-            shape = {
+            own = {
                 "rows": opened.rows,
                 "dimension": int(opened.attrs["dimension"]),
                 "queries": len(opened.test()),
-            }
-            marks = {
                 "metric": str(opened.attrs["distance"]),
                 "fingerprint": truth_mark(opened.truth().known_distances),
             }
-            for fact, value in (shape | marks).items():
-                if (stated := getattr(said, fact)) != value:
-                    what = f"has the {fact} {stated}, and the dataset {value}"
-                    self._findings.refuse(path, "dataset", what, advice=OTHER_DATA)
-            if all(getattr(said, fact) == value for fact, value in shape.items()):
+            different = {fact for fact, value in own.items() if getattr(said, fact) != value}
+            for fact in sorted(different):
+                what = f"has the {fact} {getattr(said, fact)}, and the dataset {own[fact]}"
+                self._findings.refuse(path, "dataset", what, advice=OTHER_DATA)
+            if different <= {"metric", "fingerprint"}:
                 self._opened[name] = opened
         return self._opened[name]
 
