@@ -21,6 +21,7 @@ from ann_benchmarks.data.filters import Filter, Predicate, RowAttribute, RowAttr
 from ann_benchmarks.data.filters.matching import Matcher
 from ann_benchmarks.data.filters.truth import filtered_truth, grouped
 from ann_benchmarks.data.ground_truth import SearchOptions, exact_neighbors
+from ann_benchmarks.data.ground_truth.span import Problem
 
 from .harness import Case, Figures, Goal
 from .serving import cost_of
@@ -92,7 +93,7 @@ def filtered_searches(
     alone = [(train[matcher.rows(group.filter, range(len(train)))], test[group.queries]) for group in groups]
 
     def search() -> np.ndarray:
-        problem, options = ("euclidean", test, args.k), SearchOptions(progress=False)
+        problem, options = Problem("euclidean", test, args.k), SearchOptions(progress=False)
         return np.asarray(filtered_truth(problem, train, groups, attributes, options)[1])
 
     def search_alone() -> np.ndarray:

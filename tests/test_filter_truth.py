@@ -11,6 +11,7 @@ from ann_benchmarks.data.filters import truth as filter_truth
 from ann_benchmarks.data.filters.matching import SORTED_AFTER, Matcher
 from ann_benchmarks.data.filters.truth import count_matches, filtered_truth, grouped
 from ann_benchmarks.data.ground_truth import SearchOptions, truth
+from ann_benchmarks.data.ground_truth.span import Problem
 from ann_benchmarks.data.vectors.rows import ArrayRows
 
 ROWS, QUERIES, K = 20_000, 24, 10
@@ -53,7 +54,7 @@ def below(value: int) -> Filter:
 
 
 def found_by(metric: str, train, queries, filters, attributes, options=QUIET, k=K):
-    return filtered_truth((metric, queries, k), train, grouped(filters), attributes, options)
+    return filtered_truth(Problem(metric, queries, k), train, grouped(filters), attributes, options)
 
 
 def assert_true(metric: str, train, queries, masks: np.ndarray, found, k=K) -> None:
@@ -155,17 +156,6 @@ def test_a_row_without_distances_is_named_by_its_number(passing: int) -> None:
     train[17, 2] = np.nan
     with pytest.raises(UserError, match=r"row 17 \(from 0\)"):
         found_by("euclidean", train, queries, [below(passing)] * 5, column(np.arange(ROWS)))
-
-
-def test_sets_have_neighbours_under_filters() -> None:
-    rng = np.random.default_rng(6)
-    train = [np.unique(rng.integers(0, 30, 6)) for _ in range(300)]
-    ids, distances = found_by(
-        "jaccard", train, train[:4], [below(5), below(0), below(300), below(5)], column(np.arange(300))
-    )
-    assert sorted(ids[0, :5]) == [0, 1, 2, 3, 4] and (ids[0, 5:] == -1).all() and ids[0, 0] == 0
-    assert (ids[1] == -1).all() and np.isinf(distances[1]).all()
-    assert (ids[2] >= 0).all() and distances[2, 0] == 0
 
 
 # ---- which rows pass

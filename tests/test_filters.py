@@ -7,8 +7,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scipy.sparse import random as random_sparse
-from scipy.sparse import save_npz
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import dataset_path, get_dataset, prepare_filters, stored_truth, truth_file
@@ -127,28 +125,6 @@ def test_places_are_balanced_whatever_the_vectors() -> None:
     places = find_places(ArrayRows(few), few[[0, 1, 6]], "ip")
     assert sorted(places.rows) == list(range(500))
     assert len(np.unique(places.queries)) == 3
-
-
-def test_sparse_vectors_have_filters_too() -> None:
-    vectors = random_sparse(300, 40, 0.2, "csr", np.float32, random_state=1)
-    save_npz("s.npz", vectors)
-    create_own("sparse", OwnVectors("s.npz", "ip", queries=20), neighbors=10)
-    found, attributes, queries = filters_of("sparse", "uniform:0.1")
-    rows = np.flatnonzero(attributes["uniform"].values < 28)
-    with get_dataset("sparse")[0] as dataset:
-        train = dataset.train_rows()[rows]
-    for vector, distances in zip(queries.vectors, queries.truth.distances, strict=True):
-        products = [dense(row) @ dense(vector) for row in train]
-        np.testing.assert_allclose(distances, -np.sort(products)[::-1][:10], rtol=1e-6)
-    assert found.matches.tolist() == [28] * 20 and list(verify_dataset("sparse")) == []
-    with pytest.raises(UserError, match="needs dense vectors"):
-        prepare_filters("sparse", ["near:0.1"])
-
-
-def dense(vector) -> np.ndarray:
-    values = np.zeros(40)
-    values[vector.indices] = vector.data
-    return values
 
 
 def test_tenants_have_sizes_of_zipf() -> None:

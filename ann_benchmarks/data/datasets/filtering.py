@@ -15,6 +15,7 @@ from ..filters.own import OwnFilters, read_own_filters
 from ..filters.places import find_places, place_filters
 from ..filters.truth import count_matches, filtered_truth, grouped
 from ..ground_truth import SearchOptions
+from ..ground_truth.span import Problem
 from .catalog import canonical_name, get_dataset
 from .dataset import DATA_FOLDER, Dataset
 from .filter_files import (
@@ -64,17 +65,20 @@ def prepare_filters(
         return []
     with get_dataset(name)[0] as dataset:
         wanted = {filter: synthetic_set(filter) for filter in names}
-        for filter, synthetic in wanted.items():
+        _require_dense(dataset)
+        for synthetic in wanted.values():
             if synthetic is not None:
                 synthetic.matches(dataset.rows)  # refused before anything is made
-                if synthetic.column == "place" and dataset.attrs["type"] != "dense":
-                    raise UserError(
-                        f"'{filter}' needs dense vectors, which {name} does not have; use uniform, labels or"
-                        " tenants"
-                    )
         for filter, synthetic in wanted.items():
             _prepare(dataset, filter, synthetic, min(count, dataset.rows), force)
     return names
+
+
+def _require_dense(dataset: Dataset) -> None:
+    if dataset.attrs["type"] != "dense":
+        raise UserError(
+            f"filters need dense vectors, which {dataset.name} does not have; use another dataset"
+        )
 
 
 def _prepare(dataset: Dataset, name: str, synthetic: SyntheticSet | None, count: int, force: bool) -> None:
@@ -133,8 +137,8 @@ def store_filters(
     searched = [(group.filter, group.queries.tolist()) for group in groups]
     digest = hashlib.blake2b(repr(searched).encode(), digest_size=16).hexdigest()
     options = SearchOptions(state, f"{dataset.mark()} {files} {attributes.mark} {digest}")
-    problem = str(dataset.attrs["distance"]), dataset.test(), count
-    truth = filtered_truth(problem, dataset.vectors(), groups, attributes, options)
+    problem = Problem(str(dataset.attrs["distance"]), np.asarray(dataset.test()), count)
+    truth = filtered_truth(problem, dataset.train_rows(), groups, attributes, options)
     found = TrueNeighbors(*truth, dataset.name, name)
     made = FilterSet(name, filters, matches, dataset.rows)
     write_filter_set(path, made, found, dataset.mark(), attributes.mark)
@@ -153,10 +157,7 @@ class FilterFiles:
 def read_new_filters(files: FilterFiles, own: OwnVectors) -> OwnFilters:
     """Read filters for vectors that are still to become a dataset; UserError where they do not fit."""
     if own.is_sparse:
-        raise UserError(
-            f"{own.train} holds sparse vectors; make the dataset without filters, then add these by"
-            " --add-filters"
-        )
+        raise UserError(f"{own.train} holds sparse vectors, and filters need dense ones; leave --filters out")
     vectors, queries = own.open()
     chosen = own.query_rows(vectors.label, len(vectors))
     count = len(queries) if queries is not None else len(chosen)
@@ -173,6 +174,7 @@ def add_own_filters(
 ) -> list[str]:
     """Read filters for a dataset that is there, and store them; return the names of the sets."""
     with get_dataset(canonical_name(name))[0] as dataset:
+        _require_dense(dataset)
         found = read_own_filters(files.attributes, files.filters, dataset.rows, len(dataset.test()))
         for filter in found.sets:
             if published_source(dataset.name, filter):

@@ -1,7 +1,6 @@
 """Work on datasets that are there: find their true neighbours, verify their files."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -133,9 +132,8 @@ def _verify_set(dataset: Dataset, filters: FilterSet) -> Iterator[str]:
     for number in numbers.tolist():
         passing = matcher.rows(filters.filters[number], everywhere)
         found = truth.neighbors[number][truth.neighbors[number] >= 0]
-        query: Any = [every[number]] if isinstance(every, list) else every[number : number + 1]
         distances = candidate_distances(
-            dataset.attrs["distance"], query, train, truth.neighbors[number][None]
+            dataset.attrs["distance"], every[number : number + 1], train, truth.neighbors[number][None]
         )
         stored = truth.known_distances[number]
         slack = 1e-4 * float(np.median(np.abs(stored[np.isfinite(stored)]))) if len(found) else 0.0

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
 
-from ..ground_truth import SearchOptions, ground_truth
+from ..ground_truth import SearchOptions
 from ..ground_truth.exact import exact_distances, nearest
 from ..ground_truth.span import Problem, SpanNeighbors, search_span
 from ..ground_truth.truth import PartialTruth
@@ -68,7 +68,7 @@ def count_matches(groups: Sequence[FilterGroup], attributes: RowAttributes, quer
 
 
 def filtered_truth(
-    problem: tuple[str, Any, int],
+    problem: Problem,
     train: Any,
     groups: Sequence[FilterGroup],
     attributes: RowAttributes,
@@ -76,21 +76,18 @@ def filtered_truth(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k nearest rows that pass each query's filter: ids int64 (n, k) and distances float64 (n, k).
 
-    `problem` is metric, queries and k, and `train` the rows, in the forms that ground_truth takes. Every
-    query is in one group. Where fewer than k rows pass, the ids after them are -1 and the distances inf. With
-    `options.state` an interrupted search goes on after the groups that it finished; `options.mark` must then
-    tell the filters, too. Raises UserError for vectors that hold NaN or infinity.
+    `train` is an array of the rows, or Rows. Every query is in one group. Where fewer than k rows pass, the
+    ids after them are -1 and the distances inf. With `options.state` an interrupted search goes on after the
+    groups that it finished; `options.mark` must then tell the filters, too. Raises UserError for vectors that
+    hold NaN or infinity.
     """
-    metric, queries, k = problem
-    if not isinstance(queries, np.ndarray) or isinstance(train, list):
-        return _one_by_one(problem, train, groups, attributes, options)
-    dense = Problem(metric, np.ascontiguousarray(queries), k)
+    problem = problem._replace(queries=np.ascontiguousarray(problem.queries))
     rows = train if isinstance(train, Rows) else ArrayRows(train, "training")
     mapped = rows.mapped()
     row_bytes = max(1, rows.shape[1] * rows.dtype.itemsize)
     span_rows = SPAN if mapped is not None else max(1, min(SPAN, SPAN_BYTES // row_bytes))
     spans = _spans(len(rows), span_rows)
-    truth = PartialTruth(dense, rows, len(spans) * len(groups), options, span_rows)
+    truth = PartialTruth(problem, rows, len(spans) * len(groups), options, span_rows)
     matcher = Matcher(attributes)
     bar = tqdm(
         None, "neighbours under filters", len(truth.done), initial=int(truth.done.sum()), delay=1,
@@ -102,7 +99,7 @@ def filtered_truth(
             numbers = [first + number for number in range(len(groups)) if not truth.done[first + number]]
             if not numbers:
                 continue
-            search = _SpanSearch(dense, rows, span, mapped)
+            search = _SpanSearch(problem, rows, span, mapped)
             wanted = ((number, groups[number - first]) for number in numbers)
             tasks = (
                 _Task(number, group.queries, matcher.rows(group.filter, span) - span.start)
@@ -190,37 +187,6 @@ def _search_exactly(problem: Problem, rows: _ChosenRows) -> SpanNeighbors:
     order = nearest(query, distances, row, problem.k)
     counts = np.bincount(query[order], minlength=len(problem.queries))
     return SpanNeighbors(counts, row[order], distances[order])
-
-
-def _one_by_one(
-    problem: tuple[str, Any, int],
-    train: Any,
-    groups: Sequence[FilterGroup],
-    attributes: RowAttributes,
-    options: SearchOptions,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Search sets and sparse vectors, which are in memory; not resumed."""
-    metric, queries, k = problem
-    shape = (len(queries), k)
-    ids, distances = np.full(shape, -1, np.int64), np.full(shape, np.inf)
-    matcher = Matcher(attributes)
-    quiet = SearchOptions(progress=False)
-    everywhere = range(attributes.rows)
-    for group in tqdm(groups, "neighbours under filters", delay=1, disable=_hidden(options.progress)):
-        rows = matcher.rows(group.filter, everywhere)
-        if not len(rows):
-            continue
-        some: Any = [train[int(row)] for row in rows] if isinstance(train, list) else train[rows]
-        own: Any = (
-            [queries[int(number)] for number in group.queries]
-            if isinstance(queries, list)
-            else queries[group.queries]
-        )
-        count = min(k, len(rows))
-        found, found_distances = ground_truth(metric, some, own, count, quiet)
-        ids[group.queries, :count] = rows[found]
-        distances[group.queries, :count] = found_distances
-    return ids, distances
 
 
 def _spans(rows: int, size: int) -> list[range]:

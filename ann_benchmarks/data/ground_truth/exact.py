@@ -8,7 +8,7 @@ import numpy as np
 from ann_benchmarks.common.sparse import SparseQuery, SparseVectors
 from ann_benchmarks.distance import pair_distances, set_distances
 
-FETCHED_AT_ONCE = 2**23  # bytes of float64
+FETCHED_AT_ONCE = 2**21  # bytes of float64
 COMPUTED_AT_ONCE = 2**18  # bytes of float64: such arrays stay in a core's cache, and malloc keeps their pages
 BLOCK_ROWS = 2**15  # rows searched at once: their scores stay in the processor's cache
 BLOCK_VALUES = 2**22  # of these rows: about 150 MiB, with the lists that are made of them

@@ -1,6 +1,5 @@
 """Vectors that lie row by row in a file: NPY, HDF5, the big-ann formats, and fvecs, bvecs and ivecs."""
 
-from bisect import bisect_left
 from pathlib import Path
 from typing import Any
 
@@ -78,40 +77,21 @@ class TexmexRows(FlatRows):
     """Rows that each have their dimension before them, the same in all."""
 
     def __init__(self, path: Path, dtype: str) -> None:
-        self._file = OffsetFile(path)
         with reading(path):
-            size = self._file.size
-            dimension = self._prefix(0) if size >= PREFIX else 0
-        if dimension <= 0:
+            first, size = np.fromfile(path, "<i4", 1), path.stat().st_size
+        if not len(first) or first[0] <= 0:
             raise UserError(
                 f"cannot read {path}: it does not begin with the dimension of row 0; is it whole?"
             )
+        dimension = int(first[0])
         row_bytes = PREFIX + dimension * np.dtype(dtype).itemsize
-        rows, rest = divmod(size, row_bytes)
-        super().__init__(self._file, str(path), 0, (rows, dimension), dtype)
-        self._row_bytes = row_bytes
-        if rest:
-            # After a row of another length none begins where it should, so that the first can be bisected.
-            with reading(path):
-                starts = range(0, rows * row_bytes, row_bytes)
-                odd = bisect_left(starts, True, key=lambda start: self._prefix(start) != dimension)
-                if odd < rows:
-                    raise self._uneven(odd, self._prefix(starts[odd]))
+        if size % row_bytes:
             raise UserError(
-                f"cannot read {self.row_name(rows)}: it has {rest} bytes where the rows before it have "
-                f"{row_bytes}; the file is cut short, fetch it again"
+                f"cannot read {path}: its {size:,} bytes are not whole rows of {dimension} numbers,"
+                f" {row_bytes:,} bytes each; every vector must have the same length, or fetch it again"
             )
-
-    def _prefix(self, offset: int) -> int:
-        found = np.zeros(1, "<i4")
-        self._file.read_into(found, offset)
-        return int(found[0])
-
-    def _uneven(self, row: int, found: int) -> UserError:
-        return UserError(
-            f"{self.row_name(row)} says that it has {found} numbers where row 0 has {self.shape[1]}; "
-            "every vector must have the same length"
-        )
+        super().__init__(OffsetFile(path), str(path), 0, (size // row_bytes, dimension), dtype)
+        self._row_bytes = row_bytes
 
     def read(self, start: int, stop: int) -> np.ndarray:
         rows = np.empty((stop - start, self.shape[1]), self._stored)
@@ -124,7 +104,10 @@ class TexmexRows(FlatRows):
             wrong = prefixes != self.shape[1]
             if wrong.any():
                 row = int(np.argmax(wrong))
-                raise self._uneven(first + row, int(prefixes[row]))
+                raise UserError(
+                    f"{self.row_name(first + row)} says that it has {prefixes[row]} numbers where row 0 has"
+                    f" {self.shape[1]}; every vector must have the same length"
+                )
             rows[first - start : last - start] = raw[:, PREFIX:].view(self._stored)
         return rows.astype(self.dtype, copy=False)
 

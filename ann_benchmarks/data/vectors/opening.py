@@ -12,7 +12,7 @@ from ann_benchmarks.common.names import matching, natural_order
 
 from .files import TexmexRows, open_big_ann, open_hdf5, open_npy
 from .reading import format_suffix, reading
-from .rows import FirstRows, JoinedRows, Rows
+from .rows import JoinedRows, Rows
 
 
 def cast(rows: Rows, start: int, block: np.ndarray, stored: np.dtype) -> np.ndarray:
@@ -62,23 +62,13 @@ _SUFFIXES = (".npy", *_KEYED, *BIG_ANN_TYPES, *TEXMEX_TYPES)
 FORMATS = f"{', '.join(_SUFFIXES[:-1])} or {_SUFFIXES[-1]}"
 
 
-def open_rows(path: Path | str, key: str = "", count: int | None = None) -> Rows:
-    """Open the vectors of a file, by its suffix; `key` names an array, HDF5 dataset or column.
+def open_rows(path: Path | str, key: str = "") -> Rows:
+    """Open the vectors of a file, by its suffix; `key` names an HDF5 dataset or a column.
 
-    `count`: the first rows alone, this number of them. Raises UserError when there are fewer, or the file is
-    damaged.
+    Raises UserError when the file is damaged.
     """
     path = Path(path)
     require_file(path, f"give the path of a file ending in {FORMATS}")
-    rows = _open(path, key)
-    if count is None or count == len(rows):
-        return rows
-    if count > len(rows):
-        raise UserError(f"{rows.label} has {len(rows):,} rows, fewer than the {count:,} requested")
-    return FirstRows(rows, count)
-
-
-def _open(path: Path, key: str) -> Rows:
     suffix = format_suffix(path)
     if suffix in _KEYED:
         return _KEYED[suffix](path, key)
