@@ -50,7 +50,9 @@ def without_others(said: Any) -> Any:
     """Leave out what is said of other tests, which take CPU meanwhile."""
     if not isinstance(said, str):
         return said
-    return "".join(line for line in said.splitlines(keepends=True) if ": others took up to " not in line)
+    return "".join(
+        line for line in said.splitlines(keepends=True) if ": other programs took up to " not in line
+    )
 
 
 def call_program(

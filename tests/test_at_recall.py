@@ -113,7 +113,7 @@ def test_tiers_with_plenty_of_memory_show_how_sessions_differ():
     assert (known.ram, known.perhaps) == (GB, GB)
     assert "sessions differ by 0.8%, as 4 tiers with plenty of memory show" in known.doubts[0]
     assert (assumed.ram, assumed.perhaps) == (2 * GB, GB)
-    assert "sessions are taken to differ by 16%, as on a shared machine" in assumed.doubts[0]
+    assert "sessions are assumed to differ by 16%, as on a shared machine" in assumed.doubts[0]
 
 
 def test_a_tier_without_a_result_that_others_have_is_named():

@@ -143,12 +143,12 @@ def test_what_a_short_run_is_warned_of():
     facts = run.facts | {"run_count": 5, "clients_all_busy_share": 0, "queries_unanswered": 0}
     facts["steady_state"] = True
     (text,) = remarks(facts)
-    assert "a queue changes slowly, and the latencies of short runs are mostly too low: give --dur" in text
+    assert "a queue changes slowly, and short runs mostly understate its latencies: give --dur" in text
     needed = int(text.rpartition(" ")[2])
     assert needed == math.ceil(1.1 * 180 * run.facts["relaxation_seconds"] / 5)
     assert not remarks(facts | {"active_seconds": needed})
     (growing,) = remarks(facts | {"active_seconds": needed, "steady_state": False})
-    assert growing.startswith("the queue still grew: the latencies are those of this run's length")
+    assert growing.startswith("the queue was still growing: the latencies depend on the length of the run")
 
 
 def test_a_rate_above_what_is_served_is_reported_as_before():

@@ -200,7 +200,9 @@ def test_a_disturbed_run_is_measured_again_so_many_times():
 def test_kept_runs_that_were_disturbed_are_remarked():
     facts = {"run_others_cpu": [0.05, 0.2, 0.31], "runs_measured_again": 3}
     (text,) = remarks(facts)
-    assert text.startswith("others took up to 31% of the machine's CPUs in 2 of 3 runs: measure again")
+    assert text.startswith(
+        "other programs took up to 31% of the machine's CPUs in 2 of 3 runs: measure again"
+    )
     assert not remarks({"run_others_cpu": [0.1, 0.0], "runs_measured_again": 3})
 
 

@@ -257,7 +257,7 @@ def test_queries_for_the_money_have_the_interval_of_the_throughput(prices):
     text = said(runs, prices, "Queries per USD")
     assert text.startswith("vchord on tier 1GB:8GB answers 35.5 (3")
     assert " million queries for one USD, if it is busy all month." in text
-    assert "sessions are taken to differ by 16%, as on a shared machine: hnsw on tier 1GB:8GB." in text
+    assert "sessions are assumed to differ by 16%, as on a shared machine: hnsw on tier 1GB:8GB." in text
     assert "Next is ivfflat" in said([runs[0], runs[2]], prices, "Queries per USD")
     single = result("vchord", 1000, 8, spread=None, run_count=1)
     assert said([single], prices, "Queries per USD") == (

@@ -46,42 +46,42 @@ SCAN = {"rows": 13_000, "scanned_share": 1.0, "memory_bytes": GB, "index_kib": 1
 SAID = [
     ([make_run("vchord", (200, 202, 198, 200), **ROUNDS), make_run("hnsw", (100, 101, 99, 100), **ROUNDS)],
      "In short",
-     "Take vchord: the fastest with 1 client, 2 times as fast as hnsw (95% interval 1.63 to 2.46, 4 "
+     "Use vchord: the fastest with 1 client, 2 times as fast as hnsw (95% interval 1.63 to 2.46, 4 "
      "rounds)."),
     ([make_run("vchord", (200, 202, 198), **FEW_ROUNDS), make_run("hnsw", **FEW_ROUNDS)], "In short",
-     "Take vchord: ahead with 1 client, 2 times as fast as hnsw (95% interval 1.23 to 3.25), measured in 3 "
+     "Use vchord: ahead with 1 client, 2 times as fast as hnsw (95% interval 1.23 to 3.25), measured in 3 "
      "rounds, too few to be believed."),
     ([make_run("vchord", (200, 202, 198, 200), **ROUNDS), make_run("hnsw", (20,), **ROUND)], "In short",
-     "Take vchord: the fastest with 1 client, 10 times as fast as hnsw (95% interval 5.96 to 16.8, 1 "
+     "Use vchord: the fastest with 1 client, 10 times as fast as hnsw (95% interval 5.96 to 16.8, 1 "
      "round)."),
     ([make_run("vchord", (200,), **ROUND), make_run("hnsw", (100,), **ROUND)], "In short",
      "2 times as fast as hnsw (95% interval 1.16 to 3.45), measured in 1 round, too few to be believed."),
     ([make_run("vchord", (200, 202, 198), **FEW_ROUNDS), steady("hnsw", 100, **OTHER_ROUNDS)],
      "In short", ", measured in rounds of their own, at different times."),
     ([make_run(name, (r, r * 1.01, r, r), **ROUNDS, **BUSY) for name, r in (("a", 200), ("b", 100))], "In",
-     "Measure again when the machine is idle (--force): in 6 of 8 runs, others took more than 10% of its"
+     "Measure again when the machine is idle (--force): in 6 of 8 runs, other programs took over 10% of its"
      " CPUs. No index is named."),
     # Equally fast: the smallest is taken, or what a query takes of the server decides.
     ([make_run(name, (100 + i, 120, 80, 90), index_kib=kib, **ROUNDS)
       for i, (name, kib) in enumerate({"a": 1800.0, "b": 1000.0, "c": 1100.0}.items())], "In short",
-     "Take c: as fast as any (within 1.3 times); 1.64 times smaller than a."),
+     "Use c: as fast as any (within 1.3 times); 1.64 times smaller than a."),
     ([make_run(name, (100 + i, 120, 80, 90), run_index_blocks_hit=[blocks] * 4, **ROUNDS)
       for i, (name, blocks) in enumerate({"a": 100.0, "b": 150.0}.items())], "In short",
-     "Take a: as fast as any (within 1.2 times); 1.5 times fewer blocks a query than b."),
+     "Use a: as fast as any (within 1.2 times); 1.5 times fewer blocks a query than b."),
     ([make_run(name, (100 + i, 120, 80, 90), **ROUNDS) for i, name in enumerate("ab")], "In short",
-     "Take b or a: as fast as any (within 1.2 times); nothing else tells them apart."),
+     "Use b or a: as fast as any (within 1.2 times); nothing else tells them apart."),
     ([make_run(name, (rate, rate * 1.01, rate, rate), clients=clients, **ROUNDS)
       for name, clients, rate in (("a", 1, 200), ("b", 1, 100), ("a", 32, 100), ("b", 32, 200))], "In short",
-     "Take a for 1 client and b for 32 clients: the fastest with 1 client, 2 times as fast as b (95% "),
+     "Use a for 1 client and b for 32 clients: the fastest with 1 client, 2 times as fast as b (95% "),
     # A load that only one index was measured under decides nothing.
     ([make_run(name, (rate, rate * 1.01, rate, rate), clients=clients, **ROUNDS)
       for name, clients, rate in (("a", 1, 100), ("b", 1, 200), ("a", 32, 300))], "In short",
-     "Take b: the fastest with 1 client, 2 times as fast as a (95% interval 1.63 to 2.46, 4 rounds)."),
+     "Use b: the fastest with 1 client, 2 times as fast as a (95% interval 1.63 to 2.46, 4 rounds)."),
     ([make_run("a", clients=1), make_run("b", clients=32)], "In short",
      "No two indexes were measured under the same conditions. No index is named."),
     ([make_run("a", clients=1), make_run("b", clients=1, loop="open")], "In short",
      "Only a was measured under these conditions."),
-    ([make_run("vchord", (200,))], "Not measured", "how sure this is (run.py --runs 3)"),
+    ([make_run("vchord", (200,))], "Not measured", "how certain this is (run.py --runs 3)"),
     ([make_run("a", tiers_left_out="memory does not decide below about 31,000 rows: table and")], "Cost",
      "built once, in 10 s, 2 MB on disk; memory does not decide below about 31,000 rows."),
     ([make_run("a", not_installed='{"b": "install b", "a": "install a", "c": "install b"}')], "Not measured",
@@ -89,11 +89,11 @@ SAID = [
     ([make_run("vchord"), make_run("bad", recall=0.5)], "In short",
      "Only vchord reaches the recall."),
     ([make_run("fast", recall=0.9), make_run("good", recall=0.93)], "Recall",
-     "No result reaches a recall of 0.95. The highest is 0.9300, of good-c1."),
+     "No result reaches a recall of 0.95. The highest is 0.9300, by good-c1."),
     ([make_run(name, (r, r * 1.01, r, r), **ROUNDS) for name, r in SLOWER.items()], "In short",
      "a: the fastest with 1 client, 2 times as fast as b (95% interval 1.46 to 2.74, 4 rounds)."),
     ([make_run(name, (100 + i, 20, 180, 90), **ROUNDS) for i, name in enumerate("abcdefg")], "In short",
-     "Take g, f, e, d or 3 others: as fast as any (within 1.4 times); nothing else tells them apart."),
+     "Use g, f, e, d or 3 others: as fast as any (within 1.4 times); nothing else tells them apart."),
     ([make_run("vchord", (200, 202, 198, 200), **ROUNDS, **SCAN), make_run("hnsw", (9, 10, 9, 9), **ROUNDS)],
      "Rows", "13,000, all of which a query reads: from about 230,000 on, its lead may be gone. Measure again "
      "at 130,000."),
@@ -168,14 +168,14 @@ def test_the_memory_from_which_on_most_of_the_throughput_is_there():
 def test_the_answer_in_short():
     one = [steady("hnsw", 100), steady("vchord", 200), make_run("ivf", (199, 201, 200))]
     assert said(one, "In short") == (
-        "Take vchord or ivf: as fast as any (within 1.8 times); nothing else tells them apart."
+        "Use vchord or ivf: as fast as any (within 1.8 times); nothing else tells them apart."
     )
     two = [*memory_of({1: 10, 2: 90, "all": 100}), *memory_of({1: 190, 2: 199, "all": 200}, "vchord")]
-    assert said(two, "In short").startswith("Take vchord: ahead with 1 client, 2 times as fast as hnsw")
+    assert said(two, "In short").startswith("Use vchord: ahead with 1 client, 2 times as fast as hnsw")
     assert "With 1 GB of RAM, the least measured for all: the same index, ahead with 1 client, 19" in (
         said(two, "Holds for")
     )
-    kept = "perhaps 1 GB of RAM to keep 80% of the throughput, which is not sure"
+    kept = "perhaps 1 GB of RAM to keep 80% of the throughput, which is not certain"
     assert said(two, "Cost").endswith(f"{kept}.")
     few_queries = [replace(run, series=run.series.replaced(distinct_queries=32)) for run in two]
     assert said(few_queries, "In short") == said(two, "In short")
@@ -215,7 +215,7 @@ def test_the_least_tier_that_suffices_and_the_one_that_noise_allows():
     assert "No tier had less RAM than the size of the index" in notes
     assert memory_in_short([need]) == (
         "at most 1 GB of RAM to keep 80% of the throughput, the least that was measured and more than the"
-        " index: less may do"
+        " index: less may suffice"
     )
     torn = [*memory_of({2: 97, "all": 100}), make_run("hnsw", (60, 75, 90), ram=1)]
     (need,) = needs(torn, 0.95)
@@ -320,7 +320,7 @@ def test_the_short_answer_says_which_memory_noise_leaves_open() -> None:
     assert memory_in_short([need("a", 1, 768, 768), need("a", 16, 384, 384)]) == f"at most 768 MB {kept}"
     both = [need("b", 1, 768, 384), need("b", 16, 384, 384)]
     assert memory_in_short(both) == f"at most 768 MB {kept}, perhaps 384 MB"
-    assert memory_in_short([need("a", 16, None, 768)]) == f"perhaps 768 MB {kept}, which is not sure"
+    assert memory_in_short([need("a", 16, None, 768)]) == f"perhaps 768 MB {kept}, which is not certain"
     assert memory_in_short([need("c", 1, 384, 384), need("c", 16, None, None)]) == (
         "more RAM than any reduced amount measured, to keep 80% of the throughput"
     )

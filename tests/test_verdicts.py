@@ -46,7 +46,7 @@ def test_two_hits_of_5000_do_not_reverse_the_answer():
     runs = [measured(1000, 0.9498), measured(700, 0.969), measured(950, 0.9502, name="b")]
     text = said(runs)
     assert "In doubt: between recall 0.950 and 0.969" in text and "Queries/s, 1 client: 997" in text
-    assert "Take a or b: as fast as any (within 1" in text
+    assert "Use a or b: as fast as any (within 1" in text
     assert "Times slower, 1 client: 1.05 (0." in text
 
 
@@ -74,14 +74,14 @@ def test_the_throughput_at_a_recall(points, reach, rate):
 
 def test_who_was_measured_at_a_higher_recall_only_may_be_as_fast():
     text = said([measured(1000, 0.95), measured(500, 0.99, name="b")])
-    assert "Take a or b: as fast as any (others had only higher recalls)" in text
+    assert "Use a or b: as fast as any (others had only higher recalls)" in text
 
 
 def test_exact_is_an_algorithm_and_not_a_recall_of_1_among_some_queries():
     fast, by_chance = measured(1000, 0.95), measured(50, 1.0, name="b")
-    assert "Take a or b: as fast as any (others had only higher recalls)" in said([fast, by_chance])
+    assert "Use a or b: as fast as any (others had only higher recalls)" in said([fast, by_chance])
     text = said([fast, measured(50, 1.0, name="scan", is_exact=True)])
-    assert "Take a: ahead with 1 client, 20 times as fast as scan" in text and "In doubt: exact" in text
+    assert "Use a: ahead with 1 client, 20 times as fast as scan" in text and "In doubt: exact" in text
     for recall, target in ((1.0, 0.95), (0.9998, 0.9999)):  # ties that are rounded apart look like misses
         found = find_standing(
             [speed(50, recall, is_exact=True), speed(60, recall - 1e-4, is_exact=True)], target
@@ -185,7 +185,7 @@ def test_who_was_put_out_by_another_than_the_winner_is_behind_the_winner_too():
     assert ratios["second"].is_noise and ratios["loser"].is_sure
     assert ratios["loser"].through == "second" and ratios["loser"].rounds == 4
     assert 1 < ratios["loser"].interval.low < ratios["loser"].value < ratios["loser"].interval.high < 4
-    assert said(runs).startswith("Take first or second: as fast as any (within")
+    assert said(runs).startswith("Use first or second: as fast as any (within")
     assert "Times slower, 1 client: 2.02 (1.17 to 3.49)" in said(runs)
     assert "In doubt: compared through second" in said(runs)
     assert comparison("first", "loser", ratios["loser"]).endswith(", through second)")

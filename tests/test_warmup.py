@@ -201,7 +201,8 @@ def test_one_that_rises_forever_ends_at_the_cap(warmed: Callable):
     assert facts["warmup_queries"] == server.asked
     (text,) = remarks(facts)
     assert (
-        text == f"the throughput still rose after {facts['warmup_seconds']:.0f} s of warm-up: give --warmup N"
+        text == f"the throughput was still rising after {facts['warmup_seconds']:.0f} s of warm-up: give"
+        " --warmup N"
     )
 
 

@@ -1,4 +1,4 @@
-"""Say which index fits your vectors: make a dataset of them, measure every extension that is here, report.
+"""Choose an index for your vectors: make a dataset of them, measure every installed extension, and report.
 
 Other options are those of run.py, such as --dry-run, --clients 1,32 or --budget 10m.
 """
@@ -34,17 +34,17 @@ def main() -> int:
     parser = Parser(
         "choose.py",
         usage="%(prog)s FILE [options]",
-        description=f"{__doc__}\nFILE: vectors as create_dataset.py --train takes them, or a dataset's name.",
+        description=f"{__doc__}\nFILE: vectors as for create_dataset.py --train, or a dataset's name.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add_table_options(parser)
     add("--distance", metavar="METRIC", help=f"{', '.join(METRICS)} (default: {DISTANCE}, which is cosine)")
     add("--queries", type=positive_int, metavar="N", help=f"rows to hold out as queries (default: {QUERIES},"
-        " of a small file a tenth)")  # fmt: skip
-    add("--name", help="the name of the dataset (default: that of the file)")
-    add("--force", action="store_true", help="make the dataset again, and measure again what is finished")
-    add("--mini", action="store_true", help="a quicker, less sure answer")
+        " or a tenth of a small file)")  # fmt: skip
+    add("--name", help="name of the dataset (default: that of the file)")
+    add("--force", action="store_true", help="make the dataset again, and measure finished points again")
+    add("--mini", action="store_true", help="a quicker, less certain answer")
     args, others = parser.parse_known_args(take_url(sys.argv[1:], LOCAL))
     args.file = take_file(others)
     is_table = bool(args.from_postgres and args.table and args.column)
@@ -90,7 +90,7 @@ def dataset_of(args: argparse.Namespace) -> str:
             stored = dataset.attrs["distance"]
         if args.distance and stored != metric_of(args.distance):
             raise UserError(f"{path} has the metric {stored}: add --force to replace it, or --name")
-        say(f"dataset {name}: {path} is used, which is there already")
+        say(f"dataset {name}: using {path}, which exists already")
         return name
     if args.from_postgres:
         with copied_vectors(args, name):
@@ -113,7 +113,7 @@ def create_from_file(name: str, file: str, args: argparse.Namespace) -> None:
         own = OwnVectors(file, metric, queries=args.queries or min(QUERIES, rows // _ROWS_A_QUERY))
         neighbors = min(NEIGHBORS, rows // 2)
     if not args.distance:
-        say(f"distance: {metric}, which is cosine; --distance gives another")
+        say(f"distance: {metric}, which is cosine; --distance changes it")
     create_own(name, own, neighbors, args.force)
     with get_dataset(name)[0] as dataset:
         if repeated := dataset.queries_in_train():

@@ -1,7 +1,7 @@
 """Compare measurements: what changed from A to B, and whether it is more than noise.
 
-A and B are folders of results, series, runs of --list or single result files. Two points are compared if
-everything that these names leave open is alike: dataset, count, series and arguments. See docs/comparing.md.
+A and B are folders of results, series, runs of --list or single result files. Points are compared if
+dataset, count, arguments and series are the same, apart from what A and B name. See docs/comparing.md.
 """
 
 import argparse
@@ -97,7 +97,11 @@ def argument_parser() -> argparse.ArgumentParser:
         type=path_or_pattern,
         help="repetitions of the other side, instead of B",
     )
-    add("--paired", action="store_true", help="the first of A was measured next to the first of B, and so on")
+    add(
+        "--paired",
+        action="store_true",
+        help="the first of A was measured just before or after the first of B, and so on",
+    )
     add("--list", action="store_true", help="list the runs in results/, or in the named folders")
     add("--dataset", metavar="DATASET", help="only results of this dataset")
     add("--count", type=positive_int, help="only results with this number of neighbours")
@@ -108,10 +112,10 @@ def argument_parser() -> argparse.ArgumentParser:
         metavar="R",
         help="compare series at this recall, whatever their arguments",
     )
-    add("--by", choices=list(METRICS), help="the metric that decides (default qps, at a given rate p99)")
-    add("--error-rate", type=chance, default=0.05, metavar="P", help="of false verdicts (default 0.05)")
-    add("--fail-if-slower", type=size, metavar="SIZE", help="exit with 1 if B is slower, beyond noise, by"
-        " more than a share such as 5%%")  # fmt: skip
+    add("--by", choices=list(METRICS), help="the metric that decides (default qps, or p99 at a given rate)")
+    add("--error-rate", type=chance, default=0.05, metavar="P", help="rate of false verdicts (default 0.05)")
+    add("--fail-if-slower", type=size, metavar="SIZE", help="exit with 1 if B is slower by more than noise"
+        " and by more than a share such as 5%%")  # fmt: skip
     add("--fail-if-unsure", action="store_true", help="also exit with 2 if noise could hide such a slow-down")
     add("--format", choices=FORMATS, default="table", help="default table")
     return parser

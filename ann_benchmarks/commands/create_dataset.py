@@ -42,19 +42,19 @@ YAML_SUFFIXES = (".yml", ".yaml")
 
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
-    parser = Parser(description="make, get or check a dataset under data/")
+    parser = Parser(description="Make, download or check a dataset in data/.")
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--dataset", metavar="NAME", help="make or download a registered dataset")
+    what.add_argument("--dataset", metavar="NAME", help="make or download a dataset that --list names")
     what.add_argument("--name", help="make a dataset of this name from your own vectors")
-    what.add_argument("--list", action="store_true", help="list the datasets and what of them is there")
+    what.add_argument("--list", action="store_true", help="list the datasets, and which are present")
     what.add_argument("--verify", metavar="NAME", help="read all files of a dataset again and check them")
     what.add_argument(
         "--ground-truth",
         metavar="NAME",
-        help="find the exact neighbours of every query; an interrupted run goes on where it stopped",
+        help="find the exact neighbours of every query; an interrupted run continues",
     )
     what.add_argument(
-        "--add-filters", metavar="NAME", help="make the filters that --filters names, for this dataset"
+        "--add-filters", metavar="NAME", help="add the filters that --filters names to this dataset"
     )
     own = parser.add_argument_group("your own vectors")
     own.add_argument(
@@ -66,9 +66,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     add_table_options(own)
     queries = own.add_mutually_exclusive_group()
-    queries.add_argument(
-        "--test", metavar="FILE", type=path_or_pattern, help="the queries, in a file of their own"
-    )
+    queries.add_argument("--test", metavar="FILE", type=path_or_pattern, help="a file of queries")
     queries.add_argument(
         "--queries", type=positive_int, help=f"how many rows become queries (default {QUERIES})"
     )
@@ -77,11 +75,13 @@ def parse_arguments() -> argparse.Namespace:
     own.add_argument(
         "--distance", metavar="METRIC", help=f"{', '.join(METRICS)}; cosine, l2 and dot are understood"
     )
-    own.add_argument("--seed", type=seed, default=1, help="chooses these rows (default %(default)s)")
+    own.add_argument(
+        "--seed", type=seed, default=1, help="random seed for the choice of rows (default %(default)s)"
+    )
     own.add_argument(
         "--in-place",
         action="store_true",
-        help="use the files where they lie instead of copying them; needs --test",
+        help="use the files where they are instead of copying them; needs --test",
     )
     filters = parser.add_argument_group("filters")
     filters.add_argument(
@@ -94,31 +94,33 @@ def parse_arguments() -> argparse.Namespace:
         "--attributes",
         metavar="FILE",
         type=path,
-        help="a Parquet file of columns, one row a training vector; of a table, the names of columns: a,b",
+        help="a Parquet file with a row for each training vector; of a table, names of columns: a,b",
     )
     parser.add_argument(
         "--neighbors",
         type=positive_int,
         default=NEIGHBORS,
-        help="exact neighbours kept a query (default %(default)s)",
+        help="exact neighbours kept for each query (default %(default)s)",
     )
     parser.add_argument(
-        "--scheduler", metavar="ADDRESS", help="find exact neighbours on a Dask cluster, tls://HOST:8786"
+        "--scheduler",
+        metavar="ADDRESS",
+        help="find exact neighbours on this Dask cluster, such as tls://HOST:8786",
     )
     parser.add_argument(
         "--device",
         choices=("cpu", "gpu"),
         default="cpu",
-        help="find exact neighbours on a GPU, with PyTorch: the same ones, sooner (default %(default)s)",
+        help="gpu: find exact neighbours on a GPU, with PyTorch; same result, sooner (default %(default)s)",
     )
     parser.add_argument(
         "--connections",
         type=positive_int,
         default=4,
-        help="connections to download through at once (default %(default)s)",
+        help="connections for downloads (default %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="with --list: as JSON")
-    parser.add_argument("--force", action="store_true", help="replace what is there")
+    parser.add_argument("--force", action="store_true", help="replace what exists")
     args = parser.parse_args()
     is_own = args.filters is not None and Path(args.filters).suffix in YAML_SUFFIXES
     for given, needed, belongs in (

@@ -14,9 +14,7 @@ def main() -> None:
         metavar="FILE",
         help="results.csv, results.parquet",
     )
-    parser.add_argument(
-        "--recompute", action="store_true", help="compute the metrics anew, whatever is cached"
-    )
+    parser.add_argument("--recompute", action="store_true", help="do not use cached metrics")
     args = parser.parse_args()
     rows = export_results(args.output, args.recompute)
     print(f"wrote {args.output} (results: {rows})")

@@ -20,10 +20,10 @@ def add_table_options(parser: "argparse.ArgumentParser | argparse._ArgumentGroup
     parser.add_argument(
         "--from-postgres",
         metavar="URL",
-        help="copy vectors from a table, read only: postgresql://USER@HOST/DATABASE, with the password in"
-        " PGPASSWORD or ~/.pgpass",
+        help="copy vectors from a table, which is only read: postgresql://USER@HOST/DATABASE, with the"
+        " password in PGPASSWORD or ~/.pgpass",
     )
-    parser.add_argument("--table", help="the table, or a view, as in SQL")
+    parser.add_argument("--table", help="the table or view, as in SQL")
     parser.add_argument("--column", help="its column of vectors: vector, halfvec, sparsevec, bit or real[]")
     parser.add_argument(
         "--sample",

@@ -195,14 +195,14 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     """Read the command line; the options of ann-benchmarks' install.py, by the same names."""
     parser = Parser(
         prog="install.py",
-        description="Build the Docker images of algorithms, or install what one needs on this machine.",
+        description="Build Docker images of algorithms, or install what an algorithm needs on this machine.",
     )
     add = parser.add_argument
     add(
         "--algorithm",
         metavar="NAME[:TAG]",
-        help="build this algorithm's image alone, tagged TAG (default: that of the variable LIBRARY, else"
-        " every one that has a Dockerfile)",
+        help="build only the image of this algorithm, tagged TAG (default: that of the variable LIBRARY, or"
+        " else all)",
     )
     add("--proc", metavar="N", type=positive_int, help="images to build at the same time (default: 1)")
     add(
@@ -211,13 +211,13 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         nargs="+",
         action="extend",
         help="arguments of the Dockerfiles; NAME alone takes the value from the environment, and a file such"
-        " as ./extension.deb is handed to the build",
+        " as ./extension.deb is copied into the build",
     )
     add(
         "--base",
         metavar="IMAGE",
-        help="the image to start from, or 'debootstrap' to make it from Debian's archive, for where no"
-        " registry can be reached (default: debian:trixie-slim)",
+        help="the image to start from, or 'debootstrap' to make it from Debian's archive if no registry can"
+        " be reached (default: debian:trixie-slim)",
     )
     add(
         "--mirror",
@@ -227,29 +227,29 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     add(
         "--ca-bundle",
         metavar="FILE",
-        help="CA certificates that the images are to trust, 'none' for none (default: the first of"
+        help="CA certificates that the images trust, or 'none' (default: the first of"
         " SSL_CERT_FILE, REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, PIP_CERT that is set)",
     )
-    add("--no-cache", action="store_true", help="build everything anew")
+    add("--no-cache", action="store_true", help="do not use Docker's cache")
     add(
         "--export",
         metavar="DIR",
         type=path,
-        help="copy the plug-ins, or that of --algorithm with what it needs, into the ann-benchmarks checkout"
-        " DIR instead",
+        help="instead of building, copy the plug-ins, or only that of --algorithm and what it needs, into "
+        "this checkout of ann-benchmarks",
     )
-    add("--local", action="store_true", help="install a published release for this machine itself instead")
+    add("--local", action="store_true", help="install a published release on this machine instead")
     release = parser.add_mutually_exclusive_group()
     release.add_argument(
         "--version",
         metavar="VERSION",
-        help="with --local: the release to download (default: the one the project knows)",
+        help="with --local: the release to download (default: a pinned one)",
     )
     release.add_argument(
         "--archive",
         metavar="FILE",
         type=path,
-        help="with --local: a release archive or .deb that you have already",
+        help="with --local: the archive or .deb of a release that you have",
     )
     add(
         "--definitions",

@@ -126,7 +126,7 @@ def describe_growth(run: Run, shown: Sequence[Comparison], error_rate: float) ->
     """
     rows, size, name = number(run, "rows"), run.metrics["indexsize"] * KIB, run.series.family
     if not rows:
-        return "not stored: the results say nothing of more of them."
+        return "not stored: the results say nothing about larger tables."
     memory = number(run, "tier_ram") or number(run, "memory_bytes")
     limit = ""
     if (share := read_share(run)) >= WHOLE_SCAN:
@@ -139,7 +139,7 @@ def describe_growth(run: Run, shown: Sequence[Comparison], error_rate: float) ->
         ]
         limit = f", {f'{share:.0%}' if share < 1 else 'all'} of which a query reads: "
         lost = f"from about {rounded(min(leads) * rows)} on, its lead may be gone" if leads else ""
-        limit += lost or "it takes longer with more"
+        limit += lost or "it slows down with more"
     elif memory and size:
         limit = f"; the index fills {size_text(memory)} of memory at about {rounded(memory / size * rows)}"
     return f"{rows:,.0f}{limit}. Measure again at {rounded(10 * rows)}."
@@ -172,7 +172,7 @@ def nothing_reached(runs: Sequence[Run], target: float) -> str:
     """Say that no result reaches the recall."""
     highest = max(runs, key=lambda run: run.metrics["recall"])
     return (
-        f"No result reaches a recall of {target:g}. The highest is {highest.metrics['recall']:.4f}, of"
+        f"No result reaches a recall of {target:g}. The highest is {highest.metrics['recall']:.4f}, by"
         f" {highest.algorithm}. --target-recall lowers the target."
     )
 
@@ -208,7 +208,7 @@ def unmeasured(
     if "plan" in known and "query_sql" not in known:
         open_questions.append("the SQL, which earlier versions did not store (--force)")
     if all(int(number(run, "run_count") or 0) < FEWEST_RUNS for run in runs):
-        open_questions.append(f"how sure this is (run.py --runs {FEWEST_RUNS})")
+        open_questions.append(f"how certain this is (run.py --runs {FEWEST_RUNS})")
     for command, names in not_installed(runs).items():
         open_questions.append(f"not installed: {listed(names)} ({command})")
     return [Statement("Not measured", f"{'; '.join(open_questions)}.")] if open_questions else []

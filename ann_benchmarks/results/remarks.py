@@ -112,7 +112,7 @@ def length_remark(facts: Facts) -> str:
     if seconds < steady:
         return (
             f"at {facts['rate'] / facts['closed_loop_rate']:.0%} of a closed loop's throughput, a queue"
-            " changes slowly, and the latencies of short runs are mostly too low: give --duration"
+            " changes slowly, and short runs mostly understate its latencies: give --duration"
             f" {math.ceil(AMPLE * max(steady, times * seconds))}"
         )
     if not name:
@@ -120,7 +120,7 @@ def length_remark(facts: Facts) -> str:
     if not times:
         return (
             f"latencies differ too much for an interval of {name}, and {runs} runs are too few to say how"
-            f" long they have to be: give {FEWEST_OF_ADVICE} runs or rounds, or more"
+            f" long runs must be: give at least {FEWEST_OF_ADVICE} runs or rounds"
         )
     more = f"--duration {math.ceil(AMPLE * times * seconds)}, or more runs"
     if not seconds or runs >= MANY_RUNS:
@@ -164,7 +164,8 @@ LOAD_ROWS = (  # they are told as soon as a point is measured
                   f" {f['pooler_busy_share']:.0%} busy",
         lambda f: f["pooler_busy_share"]),
     RemarkRow(LONGER, lambda f: f.get("warmup_settled") is False,
-        lambda f: f"the throughput still rose after {f['warmup_seconds']:.0f} s of warm-up: give --warmup N"),
+        lambda f: f"the throughput was still rising after {f['warmup_seconds']:.0f} s of warm-up: give"
+                  " --warmup N"),
     # With enough memory, caches are filled once.
     RemarkRow(LONGER, lambda f: len(_filled(f)) > 1 and min(_filled(f)) < 1,
         lambda f: f"caches had to be filled before {len(_filled(f))} of {len(f['run_sent_once'])} runs, and"
@@ -176,29 +177,30 @@ LOAD_ROWS = (  # they are told as soon as a point is measured
                   " still waiting at the end",
         lambda f: f["queries_unanswered"] / f["queries_due"]),
     RemarkRow(LONGER, lambda f: not f.get("queries_unanswered") and f.get("steady_state") is False,
-        lambda f: "the queue still grew: the latencies are those of this run's length, not of the rate"),
+        lambda f: "the queue was still growing: the latencies depend on the length of the run"),
     RemarkRow(LONGER, length_remark, length_remark),
     RemarkRow(CHANGE, lambda f: f.get("clients_all_busy_share", 0) > MUCH_WAITING,
         lambda f: f"{f['clients_all_busy_share']:.0%} of the queries found no free client among"
-                  f" {f['clients']}: if the server can do more, more --clients will show it",
+                  f" {f['clients']}: more --clients show whether the server can do more",
         lambda f: f["clients_all_busy_share"]),
     RemarkRow(LONGER, lambda f: f.get("queries_counted", FEW_QUERIES) < FEW_QUERIES,
         lambda f: f"only {f['queries_counted']:.0f} queries were counted: give --max-queries or --duration",
         lambda f: -f["queries_counted"]),
     RemarkRow(AGAIN, _disturbed,
-        lambda f: f"others took up to {max(_disturbed(f)):.0%} of the machine's CPUs in {len(_disturbed(f))}"
-                  f" of {len(f['run_others_cpu'])} runs: measure again (--force) when it is idle",
+        lambda f: f"other programs took up to {max(_disturbed(f)):.0%} of the machine's CPUs in"
+                  f" {len(_disturbed(f))} of {len(f['run_others_cpu'])} runs: measure again"
+                  " (--force) when it is idle",
         lambda f: max(_disturbed(f))),
     RemarkRow(CHECK, lambda f: _change(f) > RECALL_CHANGED,
         lambda f: f"the recall was between {min(f['run_recalls']):.4g} and {max(f['run_recalls']):.4g} in its"
-                  " runs: the table or the index has changed meanwhile",
+                  " runs: the table or the index changed meanwhile",
         _change),
     RemarkRow(CHECK, lambda f: f.get("answers_shortened"),
         lambda f: f"{f['answers_shortened']:,.0f} of {f['queries_counted']:,.0f} answers had fewer rows than"
-                  " another one to the same query: the table or the index has changed meanwhile",
+                  " another one to the same query: the table or the index changed meanwhile",
         lambda f: f["answers_shortened"] / f["queries_counted"]),
     RemarkRow(CARE, lambda f: f.get("queries_answered_aside"),
-        lambda f: f"{f['queries_answered_aside']:,} of the answers that the recall is of were not given in"
+        lambda f: f"{f['queries_answered_aside']:,} of the answers behind the recall were not given during"
                   " the runs"),
     RemarkRow(CARE, lambda f: f.get("caches_dropped") is False,
         lambda f: "this server cannot be restarted from here: only the first run may have been cold"),
@@ -207,7 +209,7 @@ ROWS = (
     *LOAD_ROWS,
     RemarkRow(CHECK, lambda f: f.get("queries_in_train"),
         lambda f: f"{f['queries_in_train']:,} queries are rows of the training set: each finds itself, which"
-                  " raises the recall; take other queries"),
+                  " raises the recall; use other queries"),
     RemarkRow(CHECK, lambda f: f.get("queries_without_matches"),
         lambda f: f"{f['queries_without_matches']:,} queries have no matching row: each counts as found, with"
                   " a recall of 1"),
@@ -229,8 +231,8 @@ ROWS = (
                   f" {figure_text(1 / min(f['run_seconds']))} queries/s",
         lambda f: max(f["run_seconds"]) / min(f["run_seconds"])),
     RemarkRow(CARE, lambda f: not has_mean_throughput(f),
-        lambda f: f"the throughput is that of the best of {f['run_count']} runs: ann-benchmarks stores no"
-                  " other; compare it with the best runs of others (qps-best)"),
+        lambda f: f"the throughput is that of the best of {f['run_count']} runs, the only one that"
+                  " ann-benchmarks stores; compare it with the best runs of others (qps-best)"),
     RemarkRow(LONGER, lambda f: int(f.get("run_count", FEWEST_RUNS)) < FEWEST_RUNS,
         lambda f: "fewer than three runs: no interval"),
     RemarkRow(CARE, lambda f: abs(_surplus(f)) > OFF,

@@ -44,6 +44,6 @@ def session_text(noise: Noise) -> str:
     """Say by how much sessions differ, and how that is known."""
     share = f"{math.sqrt(noise.variance):.1%}".replace(".0%", "%")
     if noise == SESSIONS:
-        return f"sessions are taken to differ by {share}, as on a shared machine"
+        return f"sessions are assumed to differ by {share}, as on a shared machine"
     tiers = counted(round(noise.freedom) + 1, "tier")
     return f"sessions differ by {share}, as {tiers} with plenty of memory show"

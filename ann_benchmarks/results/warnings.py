@@ -107,7 +107,8 @@ def server_warnings(runs: Iterable[Run]) -> Iterator[str]:
                 known.setdefault(name, {})[fact_words(name, value)] = None
     if differing := [" and ".join(sorted(values)) for values in known.values() if len(values) > 1]:
         yield (
-            f"the results come from several servers ({'; '.join(differing)}): these may explain what differs"
+            f"the results come from several servers ({'; '.join(differing)}): they may explain the"
+            " differences"
         )
 
 
@@ -123,8 +124,8 @@ def common_warnings(runs: Sequence[Run]) -> Iterator[str]:
     if again := sum(int(run.attrs.get("runs_measured_again") or 0) for run in runs):
         made = sum(int(run.attrs.get("run_count") or 1) for run in runs)
         yield (
-            f"others took more than {MOST_OTHERS:.0%} of the machine's CPUs in some runs: {again:,} were left"
-            f" out and measured again; {made:,} are counted"
+            f"other programs took more than {MOST_OTHERS:.0%} of the machine's CPUs in some runs: {again:,}"
+            f" were left out and measured again; {made:,} are counted"
         )
     if any(run.attrs.get("truth") is None for run in runs):
         yield "some results do not state which true neighbours they were measured against"

@@ -102,73 +102,76 @@ def _read_cpus(text: str) -> list[int]:
 class CommandLine:
     """What run.py was given; the names and defaults of the options are those of the fields."""
 
-    dataset: str = option("dataset to search in", "NAME", default="glove-100-angular")
-    count: int = option("number of nearest neighbours to ask for", None, cli.positive_int, 10, flag="-k")
+    dataset: str = option("dataset to search", "NAME", default="glove-100-angular")
+    count: int = option("number of nearest neighbours to search for", None, cli.positive_int, 10, flag="-k")
     definitions: Path = option(
         "where the algorithms are: FOLDER/*/config.yml", "FOLDER", cli.path, DEFINITIONS_FOLDER)
-    algorithm: tuple[str, ...] = option("run these algorithms alone; NAME:TAG uses that tag of an"
-        " algorithm's image", "NAME", default=(), nargs="+")
+    algorithm: tuple[str, ...] = option("run only these algorithms; NAME:TAG uses that tag of the"
+        " image, or with --local that release", "NAME", default=(), nargs="+")
     docker_tag: str | None = option("run only algorithms of this Docker image, at a tag: NAME:TAG", "NAME")
-    list_algorithms: bool = switch("print the names of all algorithms and end")
+    list_algorithms: bool = switch("print the names of all algorithms and exit")
     json: bool = switch("with --list-algorithms: as JSON")
-    force: bool = switch("measure again what is finished already")
+    force: bool = switch("measure finished points again")
     rebuild: bool = switch(
-        "build anew although an index is there, and measure again what is finished already")
-    build_only: bool = switch("build what is not built yet, and measure nothing")
-    dry_run: bool = switch("say what would be loaded, built and measured, what it needs and about how long it"
-        " takes, by rates of a sample, and end")
-    runs: int = option("times to ask all queries; the best counts", "COUNT", cli.positive_int, 5)
+        "build again even if there is an index, and measure its finished points again")
+    build_only: bool = switch("build missing indexes, and measure nothing")
+    dry_run: bool = switch("print what would be loaded, built and measured, what that needs and about"
+        " how long it takes, by rates of a sample, and exit")
+    runs: int = option("runs of each point", "COUNT", cli.positive_int, 5)
     timeout: int = option("seconds for each definition, -1 for no limit", None, cli.limit, 2 * 3600)
-    local: bool = switch("run on this machine itself instead of in Docker")
+    local: bool = switch("run on this machine itself instead of in containers")
     url: str | None = option("with --local: the PostgreSQL server to use, such as"
-        " postgresql://user:password@host:5432/database, in place of variables", "URL")
-    batch: bool = switch("give algorithms all queries at once")
-    max_n_algorithms: int = option("run this many definitions at most, of each algorithm if several are"
+        " postgresql://user:password@host:5432/database, instead of environment variables", "URL")
+    batch: bool = switch("give all queries to the algorithm at once")
+    max_n_algorithms: int = option("run at most this many definitions, of each algorithm if several are"
         " named; -1 for all", None, cli.limit, -1)
-    run_disabled: bool = switch("run definitions that are disabled in their config.yml too")
-    no_monitoring: bool = switch("sample neither the machine nor the server meanwhile")
+    run_disabled: bool = switch("also run definitions that are disabled in their config.yml")
+    no_monitoring: bool = switch("do not sample what the machine and the server do")
     parallelism: int = option(
-        "definitions to run at the same time, at most the cores but one", None, cli.positive_int, 1)
+        "definitions to run at the same time, fewer than there are cores", None, cli.positive_int, 1)
     load_threads: int | None = option("connections that load the vectors into a database (default: the"
         " plug-in's choice)", "N", cli.positive_int)
     chunk_size: int | None = option(
-        "rows that are loaded in one transaction (default: the plug-in's choice)", "ROWS", cli.positive_int)
-    setting: tuple[SettingValues, ...] = collected("give the server of a database this setting;"
-        " NAME=VALUE,VALUE measures each as a contender", "NAME=VALUE", cli.read_by(read_setting))
+        "rows to load in one transaction (default: the plug-in's choice)", "ROWS", cli.positive_int)
+    setting: tuple[SettingValues, ...] = collected("use this setting of PostgreSQL;"
+        " NAME=VALUE,VALUE measures each value as a contender", "NAME=VALUE", cli.read_by(read_setting))
 
     memory: int | None = option(
         "memory of each container, such as 8g (default: what is free, in equal shares)", "SIZE", cli.size)
     cpuset: tuple[int, ...] = several(
         "CPUs of the containers, such as 0-3 (default: all)", "CPUS", cli.read_by(_read_cpus))
     storage: Path | None = option(
-        "where containers keep what outlives them, such as indexes (default: storage)", "FOLDER", cli.path)
+        "where containers keep built indexes (default: storage)", "FOLDER", cli.path)
 
-    clients: tuple[int, ...] = several("ask by N clients at the same time, then by M, ...: each with a"
-        " connection of its own", "N,M", cli.positive_ints)
-    max_queries: int | None = option("queries of one run of all clients", "N", cli.positive_int)
-    duration: float | None = option("seconds of one run of all clients", "SECONDS", cli.positive_float)
-    query_order: QueryOrder | None = option("shuffled: each client in an order of its own; same: all in"
-        " one; zipf:S: some much more often (default: shuffled)", "ORDER", cli.read_by(QueryOrder.parse))
-    distinct_queries: int | None = option("ask the dataset's first N queries only, again and again; recall"
-        " is still that of all", "N", cli.positive_int)
-    rate: tuple[float, ...] = several("let R queries a second come, then S, ..., whether or not a client is"
-        " free: latency counts from when a query was due", "R,S", cli.positive_floats)
+    clients: tuple[int, ...] = several("send queries from N clients at the same time, then from M, ...;"
+        " each has its own connection", "N,M", cli.positive_ints)
+    max_queries: int | None = option("queries in one run, of all clients together", "N", cli.positive_int)
+    duration: float | None = option("seconds of one run", "SECONDS", cli.positive_float)
+    query_order: QueryOrder | None = option("shuffled: each client has its own order; same: all have"
+        " one order; zipf:S: some queries come much more often (default: shuffled)", "ORDER",
+        cli.read_by(QueryOrder.parse))
+    distinct_queries: int | None = option("send only the dataset's first N queries, again and again;"
+        " recall is still that of all", "N", cli.positive_int)
+    rate: tuple[float, ...] = several("send R queries per second, then S, ..., whether or not a client is"
+        " free; latency counts from when a query was due", "R,S", cli.positive_floats)
     slo: Objective | None = option(
-        "find the highest rate that keeps it, such as p99:50ms", "PERCENTILE:TIME",
+        "find the highest rate that keeps this latency, such as p99:50ms", "PERCENTILE:TIME",
         cli.read_by(Objective.parse))
-    warmup: Warmup | None = option("queries before each point that do not count: until the throughput no"
-        " longer rises, none and with cold caches, or N (default: auto where the algorithm is a database or"
-        " --clients is given)", "auto|off|N", cli.read_by(Warmup.parse))
+    warmup: Warmup | None = option("queries before each point that do not count. auto: until the throughput"
+        " stops rising; off: none, and caches are emptied; or N (default: auto for PostgreSQL and with"
+        " --clients)", "auto|off|N", cli.read_by(Warmup.parse))
     target_recall: float | None = option(
-        "measure each index where it first has recall R", "R", cli.share("recall", with_zero=False))
-    payload: str = option("what comes back with each row: its id; also a text of 1 kB; or also its vector",
+        "measure each index at the smallest search depth with a recall of R", "R",
+        cli.share("recall", with_zero=False))
+    payload: str = option("what queries return of each row; text: also a text of 1 kB; vector: also the"
+        " vector",
         default="ids", choices=("ids", "text", "vector"))
-    debug_single_query: bool = switch("have clients ask the first query again and again")
+    debug_single_query: bool = switch("send only the first query, again and again")
 
-    filter: tuple[Sequence[str], ...] = collected("measure queries with the filters of each of these sets,"
+    filter: tuple[Sequence[str], ...] = collected("measure queries with each of these filter sets,"
         " such as uniform:0.01,near:0.01", "NAME,NAME", cli.read_by(_filter_names))
     post_filter: float | None = option("request FACTOR times as many rows without the filter, and remove"
-        " those that do not pass: for algorithms that take no filters, and for comparison",
+        " those that do not pass; works with every algorithm",
         "FACTOR", cli.positive_float)
 
     shards: tuple[int, ...] = several("have N servers hold a part of the rows each, and queries ask all of"
@@ -187,34 +190,35 @@ class CommandLine:
     rounds: int | None = option("build all indexes first, then measure every point once in each of N"
         " rounds, in random order", "N", cli.positive_int)
     until: float | None = option("measure in rounds until every ratio is known within this share, such as"
-        " 5%%, or is no longer in doubt", "SHARE", cli.read_by(read_share))
-    budget: float | None = option("measure in rounds for this time, such as 10m, after the builds; with"
-        " --until, no longer", "TIME", cli.read_by(read_time))
+        " 5%%, or its interval excludes 1", "SHARE", cli.read_by(read_share))
+    budget: float | None = option("measure in rounds for this time, such as 10m, builds not counted; with"
+        " --until, at most this long", "TIME", cli.read_by(read_time))
 
-    workload: str | None = option("inserts: rows are inserted into an empty index; writes: rows are written"
-        " beside --clients that ask. --duration is that of the writing (default: 900 s of inserts, 300 s of"
+    workload: str | None = option("inserts: insert rows into an empty index; writes: write rows while"
+        " --clients query. --duration is how long rows are written (default: 900 s for inserts, 300 s for"
         " writes)", choices=tuple(SECONDS))
     writers: tuple[int, ...] = several(
-        "write by N connections, then by M, ... (default: 1 for inserts, 4 for writes)", "N,M",
+        "write on N connections, then on M, ... (default: 1 for inserts, 4 for writes)", "N,M",
         cli.positive_ints)
-    write_rate: tuple[float, ...] = several("let R writes a second come, then S, ...; latency counts from"
-        " when one was due", "R,S", cli.positive_floats)
+    write_rate: tuple[float, ...] = several("send R writes per second, then S, ...; latency counts from"
+        " when a write was due", "R,S", cli.positive_floats)
     write_mix: Mix | None = option(
-        "shares of the writes (default: insert:50,update:25,delete:25)", "MIX", cli.read_by(Mix.parse))
+        "shares of the kinds of writes (default: insert:50,update:25,delete:25)", "MIX",
+        cli.read_by(Mix.parse))
     loaded: float | None = option("share of the rows that are loaded and indexed at first (default: 0.8 for"
-        " writes; for inserts 0, or 0.1 where an index cannot be made of nothing)",
+        " writes; for inserts 0, or 0.1 if an index cannot be built without rows)",
         "SHARE", cli.share("share", with_zero=True))
-    autovacuum: bool = switch("leave it on (default: nothing vacuums but the workload)")
+    autovacuum: bool = switch("leave autovacuum on (default: only the workload vacuums)")
 
-    tiers: str | None = option("measure on simulated servers: auto, mini, short, 5m, 100m, 1b, or SB:RAM in"
-        " GB, as 2:8,4:16+4cpus", "TIERS")
-    tier_method: str | None = option("how memory is held back with --local: by a control group for the"
-        " server, or by reserving huge pages of the machine (default: auto); else by the limits of the"
-        " containers", choices=("auto", "hugepages", "cgroup"))
+    tiers: str | None = option("measure on simulated servers: auto, mini, short, 5m, 100m, 1b, or"
+        " shared_buffers:RAM in GB, such as 2:8,4:16+4cpus", "TIERS")
+    tier_method: str | None = option("how memory is limited with --local: by a control group for the"
+        " server, or by reserving huge pages of the machine (default: auto)",
+        choices=("auto", "hugepages", "cgroup"))
 
     experiment: str | None = option(
-        "carry out experiments/FILE.yml, or a file of your own; other options override those in it", "FILE")
-    mini: bool = switch("with --experiment: its miniature, for a laptop")
+        "run experiments/FILE.yml, or a file of your own; other options override those in it", "FILE")
+    mini: bool = switch("with --experiment: run it with less data, for a laptop")
 # fmt: on
 
 
@@ -222,7 +226,7 @@ def make_parser(program: str = "run.py", tiers: str | None = None) -> argparse.A
     """Return what reads the command line; `tiers` is the default of --tiers."""
     parser = cli.Parser(
         prog=program,
-        description="Measure algorithms on a dataset; finished points are kept and not measured again.",
+        description="Measure algorithms on a dataset. Finished points are kept and not measured again.",
         formatter_class=cli.HelpWithDefaults,
     )
     add = parser.add_argument

@@ -44,7 +44,7 @@ def choose(
     """
     disturbed, known = disturbed_runs(run for one in shown for run in one.runs)
     if known and disturbed > MOST_DISTURBED * known:
-        busy = f"in {disturbed:,} of {known:,} runs, others took more than {MOST_OTHERS:.0%} of its CPUs"
+        busy = f"in {disturbed:,} of {known:,} runs, other programs took over {MOST_OTHERS:.0%} of its CPUs"
         return Advice([], f"Measure again when the machine is idle (--force): {busy}. No index is named.")
     order = list(dict.fromkeys(name for one in shown for name in one.standings))
     if len(order) == 1:
@@ -61,14 +61,14 @@ def choose(
         firsts = {one.client_text: next(iter(one.standings)) for one in shown}
         takes = listed([f"{name} for {clients}" for clients, name in firsts.items()])
         names = list(dict.fromkeys([*firsts.values(), *order]))
-        return Advice(names, f"Take {takes}: {'; '.join(leads) or 'each may be the fastest'}.")
+        return Advice(names, f"Use {takes}: {'; '.join(leads) or 'each may be the fastest'}.")
     name, reasons = prefer(common, shown, need)
     ties = [one for one, names in zip(shown, alike, strict=True) if len(names) > 1]
     where = f" with {listed([one.client_text for one in ties])}" if leads else ""
     named = [name] if reasons else [name, *(other for other in common if other != name)]
     equal = [f"as fast as any{where}{within_text(named, ties, error_rate)}"] if ties else []
     equal += ["nothing else tells them apart"] if len(named) > 1 else []
-    text = f"Take {listed(first_names(named), 'or')}: {'; '.join([*leads, *equal, *reasons])}."
+    text = f"Use {listed(first_names(named), 'or')}: {'; '.join([*leads, *equal, *reasons])}."
     return Advice([name, *(other for other in order if other != name)], text)
 
 

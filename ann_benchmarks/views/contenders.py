@@ -115,7 +115,9 @@ def row_doubts(at: AtRecall, target: float) -> list[str]:
     elif recalls[0] > target + OVERSHOT:
         found.append(f"recall {recalls[0]:.3f}, well above the target")
     elif (overstated := number(run, OVERSTATED) or 0.0) >= LEAST_OVERSTATED:
-        found.append(f"recall {recalls[0] - overstated:.3f} with queries that it was not searched with")
+        found.append(
+            f"recall {recalls[0] - overstated:.3f} with other queries than those that chose its arguments"
+        )
     if run.attrs.get("runs_disagree"):
         found.append("its runs differ by more than noise")
     if int(number(run, "run_count") or 0) < FEWEST_RUNS:

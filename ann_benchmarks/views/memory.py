@@ -132,14 +132,14 @@ def memory_in_short(found: Sequence[MemoryNeed]) -> str:
     if perhaps == math.inf:
         text = f"more RAM than any reduced amount measured, to keep {KEPT:.0%} of the throughput"
     elif most == math.inf:
-        text = f"perhaps {size_text(perhaps)} {keep}, which is not sure"
+        text = f"perhaps {size_text(perhaps)} {keep}, which is not certain"
     else:
         text = f"at most {size_text(most)} {keep}"
         text += f", perhaps {size_text(perhaps)}" if perhaps < most else ""
     size = found[0].index_size or math.inf
     if most == least:
         text += ", the least that was measured"
-        text += " and more than the index: less may do" if least > size else ""
+        text += " and more than the index: less may suffice" if least > size else ""
     return text + (f"; no result with {listed(list(map(size_text, missing)))}" if missing else "")
 
 
@@ -174,7 +174,7 @@ def memory_parts(found: Sequence[MemoryNeed]) -> list[Part]:
     if any(need.plenty > 1 for need in found):
         notes.append(
             f"Tiers with at least {PLENTY} times the index and the table count as all memory: their median is"
-            " the throughput with all memory, because they differ by noise alone."
+            " the throughput with all memory, because they differ only by noise."
         )
     if doubts := listed(list(dict.fromkeys(doubt for need in found for doubt in need.doubts))):
         notes.append(f"The tiers were {doubts}.")
