@@ -40,8 +40,7 @@ from ann_benchmarks.jobs.job import Job, JobRequest, Procedure
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.load.workload import Workload
-from ann_benchmarks.run.containers.asking import answer_to
-from ann_benchmarks.run.containers.containers import Results
+from ann_benchmarks.run.containers.containers import answer_to
 from ann_benchmarks.run.containers.engine import Image, connect, find_image
 from ann_benchmarks.run.containers.inside import killed_processes
 from ann_benchmarks.run.containers.sandbox import (
@@ -59,7 +58,6 @@ from ann_benchmarks.run.containers.sandbox import (
 )
 from ann_benchmarks.run.containers.wire import (
     MessageReader,
-    RunRequest,
     read_request,
     write_message,
     write_request,
@@ -166,7 +164,7 @@ def test_a_request_can_be_read_by_any_python():
             self.packages.add(module.partition(".")[0])
             return super().find_class(module, name)
 
-    for request in (RunRequest(JobRequest(job), 2**30, (24, 80)), Question(DEFINITION, VERSIONS)):
+    for request in (JobRequest(job), Question(DEFINITION, VERSIONS)):
         content = write_request(request)
         assert read_request(io.BytesIO(content).read) == request
         with pytest.raises(EOFError):
@@ -174,31 +172,6 @@ def test_a_request_can_be_read_by_any_python():
         Names(io.BytesIO(content[4:])).load()
         assert Names.packages <= {"ann_benchmarks", "builtins"} and "ann_benchmarks" in Names.packages
         assert content[5] <= 5  # the protocol, of which Python 3.10 knows 5
-
-
-def test_only_results_of_the_job_are_stored(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    accept = Results([JOB]).accept
-    folder = "results/tiny/10/quick"
-    for path in (
-        *("../../x", "/tmp/x", "data/x.hdf5", folder),
-        f"{folder}/b_1.hdf5",
-        f"{folder}/../quick/a_1.hdf5",
-    ):
-        with pytest.raises(ValueError, match="not a result of this container's jobs"):
-            accept(PointDone(**{**vars(POINT), "path": Path(path)}), b"content")
-    assert list(tmp_path.rglob("*")) == []
-    assert accept(POINT, b"content") is POINT
-    assert RESULT.read_bytes() == b"content"
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / RESULT]
-    assert accept(Note("x"), b"ignored") == Note("x")
-    workload = replace(JOB, points=[[1]], procedure=Procedure(workload=Workload("inserts", 1, 5.0)))
-    accept = Results([workload]).accept
-    with pytest.raises(ValueError, match="not a result of this container's jobs"):
-        accept(WorkloadDone("quick", RESULT), b"{}")
-    record = Path("results/tiny/10/quick-inserts-w1/a_1.workload.json")
-    accept(WorkloadDone("quick", record), b"{}")
-    assert record.read_bytes() == b"{}"
 
 
 # A container as run.py sees it: the engine's end is a socket here, all else is what is used
@@ -264,9 +237,16 @@ def heard(worker, seconds=60):
     raise AssertionError(f"no end; {messages}")
 
 
+def given(container, log=None, job=JOB):
+    """A worker that was given a job."""
+    worker = ContainerWorker(None, container, Log(log, False))
+    worker.send(JobRequest(job))
+    return worker
+
+
 def test_a_container_is_listened_to_until_it_ends(container, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    worker = ContainerWorker(None, container, Log(Path("log"), False), Results([JOB]).accept)
+    worker = given(container, Path("log"))
     container.say(b"printed\n", stream=2)
     data = write_message(Built(1.0, None)) + write_message(POINT, b"content")
     for at in range(0, len(data), 50):
@@ -287,7 +267,7 @@ def test_the_engines_answer_ends_before_its_socket(container):
     answer.begin()
     container.socket = answer.fp.raw  # as Docker's client has it
     container.socket._response = SimpleNamespace(close=answer.close)
-    worker = ContainerWorker(None, container, Log(None, False), lambda message, attachment: message)
+    worker = ContainerWorker(None, container, Log(None, False))
     container.theirs.close()
     assert heard(worker) == []
     worker.end()
@@ -299,6 +279,7 @@ def test_the_engines_answer_ends_before_its_socket(container):
     [
         ({"OOMKilled": True, "ExitCode": 137}, ("memory ran out", "1 GB", "--memory")),
         ({"OOMKilled": False, "ExitCode": 137}, ("killed from outside",)),
+        ({"OOMKilled": False, "ExitCode": 139}, ("SIGSEGV", "native code")),
         ({"OOMKilled": False, "ExitCode": 127}, ("no python3",)),
         ({"OOMKilled": False, "ExitCode": 3, "Error": "exec: no"}, ("status 3: exec: no",)),
         ({"OOMKilled": False, "ExitCode": 3}, ("status 3: its last line",)),
@@ -306,7 +287,7 @@ def test_the_engines_answer_ends_before_its_socket(container):
 )
 def test_the_end_of_a_container_is_explained(container, state, words):
     container.attrs["State"] = state
-    worker = ContainerWorker(None, container, Log(None, False), lambda message, attachment: message)
+    worker = ContainerWorker(None, container, Log(None, False))
     container.say(b"a line\nits last line\n", stream=2)
     container.theirs.close()
     assert heard(worker) == []
@@ -317,18 +298,38 @@ def test_the_end_of_a_container_is_explained(container, state, words):
 
 @pytest.mark.parametrize(
     "data",
-    [raw(b"nonsense"), write_message(PointDone(**{**vars(POINT), "path": Path("../../x")}), b"content")],
-)
+    [
+        raw(b"nonsense"),
+        *(
+            write_message(PointDone(**{**vars(POINT), "path": Path(path)}), b"content")
+            for path in ("../../x", "/tmp/x", "data/x.hdf5", str(RESULT.parent), f"{RESULT.parent}/b_1.hdf5",
+                         f"{RESULT.parent}/../quick/a_1.hdf5")
+        ),
+    ],
+)  # fmt: skip
 def test_a_container_that_says_what_it_should_not_is_removed(container, data, tmp_path, monkeypatch):
     (tmp_path / "a/b").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "a/b")
-    worker = ContainerWorker(None, container, Log(None, False), Results([JOB]).accept)
+    worker = given(container)
     container.say(data)
     [failure] = heard(worker)
     assert isinstance(failure, Failure) and "cannot be used" in failure.text
     worker.end()
     assert "removed" in container.done
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_container_stores_the_record_of_a_workload(container, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    worker = given(
+        container, job=replace(JOB, points=[[1]], procedure=Procedure(workload=Workload("inserts", 1, 5.0)))
+    )
+    record = Path("results/tiny/10/quick-inserts-w1/a_1.workload.json")
+    container.say(write_message(WorkloadDone("quick", record), b"{}"))
+    container.theirs.close()
+    assert heard(worker) == [WorkloadDone("quick", record)]
+    worker.end()
+    assert record.read_bytes() == b"{}"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full")
@@ -339,7 +340,7 @@ def test_a_full_disk_is_said(container, what, tmp_path, monkeypatch):
     full = log if what == "log" else RESULT.with_name(f".{RESULT.name}.partial-{os.getpid()}")
     full.parent.mkdir(parents=True, exist_ok=True)
     full.symlink_to("/dev/full")
-    worker = ContainerWorker(None, container, Log(log, False), Results([JOB]).accept)
+    worker = given(container, log)
     container.say(b"printed\n", stream=2)
     container.say(write_message(POINT, b"content"))
     container.say(write_message(Finished()))
@@ -353,7 +354,7 @@ def test_a_full_disk_is_said(container, what, tmp_path, monkeypatch):
 def test_a_container_is_stopped_whose_words_nobody_hears(container, monkeypatch):
     """What it says fills the pipe to WorkerPool, which has just decided to end it."""
     monkeypatch.setattr("ann_benchmarks.run.containers.worker.GRACE_SECONDS", -4.5)
-    worker = ContainerWorker(None, container, Log(None, False), lambda message, attachment: message)
+    worker = ContainerWorker(None, container, Log(None, False))
     container.say(write_message(Note("x" * 2**20)))
     time.sleep(0.5)
     container.theirs.close()
@@ -366,7 +367,7 @@ def test_a_container_is_stopped_whose_words_nobody_hears(container, monkeypatch)
 def test_a_container_that_never_stops_talking_is_ended_in_time(container, monkeypatch):
     """Neither its time-out nor the others may wait for it to be silent."""
     monkeypatch.setattr("ann_benchmarks.run.containers.worker.GRACE_SECONDS", -4.5)
-    worker = ContainerWorker(None, container, Log(None, False), lambda message, attachment: message)
+    worker = ContainerWorker(None, container, Log(None, False))
 
     def talk():
         try:
@@ -403,7 +404,7 @@ def test_a_container_that_does_not_answer_is_not_waited_for(container):
 def test_many_containers_leave_no_descriptor_open():
     def once():
         container = Container()
-        worker = ContainerWorker(None, container, Log(None, False), lambda message, attachment: message)
+        worker = ContainerWorker(None, container, Log(None, False))
         container.say(write_message(Finished()))
         container.theirs.close()
         assert heard(worker) == [Finished()]
@@ -691,6 +692,3 @@ def test_an_engine_that_is_not_there_is_one_line(environment, monkeypatch):
     assert (
         text.startswith("no Docker engine answers (") and text.endswith("or add --local") and "\n" not in text
     )
-
-
-# What runs in a container, run outside of one

@@ -13,7 +13,7 @@ from ann_benchmarks.common.host import host_facts
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.definitions.servers import Replicas, Shards
 from ann_benchmarks.fields.series import Series
-from ann_benchmarks.jobs.events import Located, WorkloadDone
+from ann_benchmarks.jobs.events import Located
 from ann_benchmarks.jobs.job import Job, Procedure
 from ann_benchmarks.jobs.places import folder_for
 from ann_benchmarks.results.environment import (
@@ -26,7 +26,6 @@ from ann_benchmarks.results.environment import (
 )
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.runs import load_runs
-from ann_benchmarks.run.containers.containers import Results
 from ann_benchmarks.run.containers.sandbox import placement_facts
 from ann_benchmarks.run.containers.wire import MessageReader, write_message
 from tiers.tier import SimulatedServer, Tier
@@ -255,14 +254,10 @@ def test_a_container_reports_where_it_is_and_its_results_go_beside_the_plain_fol
     [(located, _)] = MessageReader().feed(write_message(Located({"server": "installed", "cores": 2})))
     assert located == Located({"server": "installed", "cores": 2})
     job = Job(Definition("a", "", "", "", [], [], False), [[1]], "d", 10)
-    accept = Results([job]).accept
     for mark in ("", "PostgreSQL-17.12"):
-        path = replace(job, environment=mark).path([1])
-        accept(WorkloadDone("a", path), b"result")
-        assert path.read_bytes() == b"result"
+        assert job.is_result(replace(job, environment=mark).path([1]))
     for place in ("results/d/10/b/1.hdf5", "results/d/10/a@../1.hdf5", "results/d/10/a/2.hdf5", "/a/1.hdf5"):
-        with pytest.raises(ValueError, match="is not a result of this container's jobs"):
-            accept(WorkloadDone("a", Path(place)), b"result")
+        assert not job.is_result(Path(place))
     assert placement_facts(None, None) == {"container_memory_requested": 0}
 
 

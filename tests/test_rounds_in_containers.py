@@ -17,10 +17,8 @@ from ann_benchmarks.jobs.events import Built, Failure, Finished, Note, PointDone
 from ann_benchmarks.jobs.job import Execution, Job, JobRequest
 from ann_benchmarks.measure.rounds import Enter, Keep, Turn
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
-from ann_benchmarks.run.containers.containers import Results
-from ann_benchmarks.run.containers.wire import MessageReader, RunRequest, write_request
+from ann_benchmarks.run.containers.wire import MessageReader, write_request
 from ann_benchmarks.run.request import read_request
-from ann_benchmarks.statistics.intervals import Interval
 from tiers import sweep
 from tiers.tier import SimulatedServer, Tier
 
@@ -68,8 +66,9 @@ def test_a_container_takes_one_request_after_the_other(workspace) -> None:
     job = replace(job_of([[1], [2]]), execution=Execution(payload="text"))
     name = job.label()
     turns = [Turn(name, point, number) for number in (1, 2, 3) for point in (0, 1)]
-    first = RunRequest(Enter(JobRequest(job, {"docker_image": "i"})), 2**30)
-    said, status, printed = said_by(workspace, first, *turns, Keep(name, {"rounds": "mark"}), None)
+    said, status, printed = said_by(
+        workspace, Enter(JobRequest(job)), *turns, Keep(name, {"rounds": "mark"}), None
+    )
     assert [type(message) for message in said] == [
         *(Built, Finished, *[TurnDone, Finished] * 6, PointDone, PointDone, Finished)
     ]
@@ -83,30 +82,10 @@ def test_a_process_that_dies_in_a_container_is_told_from_a_job_that_fails(worksp
     workspace.add_plugin("db", TURNS)
     job, other = job_of([[1], [9]]), replace(job_of([[1]]), dataset="not-there")
     requests = [Enter(JobRequest(other)), Turn(job.label(), 0, 1), Turn(job.label(), 1, 1)]
-    said, status, _ = said_by(workspace, RunRequest(Enter(JobRequest(job)), 2**30), *requests)
+    said, status, printed = said_by(workspace, Enter(JobRequest(job)), *requests)
     kinds = [type(message) for message in said if not isinstance(message, Note)]
-    assert kinds == [Built, Finished, Failure, TurnDone, Finished, Failure] and said[-1].ends_worker
-    assert "SIGSEGV" in said[-1].text and status == 0
-
-
-def test_a_container_stores_results_of_its_jobs_and_only_when_they_are_requested(
-    tmp_path, monkeypatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    job = job_of([[1]])
-    path = job.path([1])
-    done = PointDone("db(1)", path, 0.5, Interval(0.4, 0.6), 3, 1e3, None, None, 1e-3, None, 1.5)
-    results = Results([job], takes_turns=True)
-    with pytest.raises(ValueError, match="not a result of this container's jobs"):
-        results.accept(done, b"early")
-    results.keep = Keep(job.label(), {"rounds": "mark"}, is_last=True)
-    with pytest.raises(ValueError, match="not a result of this container's jobs"):
-        results.accept(replace(done, path=Path("results/tiny/10/other/1.hdf5")), b"")
-    assert results.accept(done, b"content") is done and path.read_bytes() == b"content"
-    results.keep = Keep(job.label(), {"rounds": "mark"}, is_last=False)
-    monkeypatch.setattr("ann_benchmarks.run.containers.containers.is_of_others", lambda path, facts: True)
-    results.accept(done, b"of a race that goes on")
-    assert path.read_bytes() == b"content"
+    assert kinds == [Built, Finished, Failure, TurnDone, Finished]
+    assert status == -signal.SIGSEGV and "Segmentation fault" in printed
 
 
 @pytest.mark.parametrize(

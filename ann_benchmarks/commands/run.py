@@ -50,7 +50,7 @@ from ann_benchmarks.results.measurement import NOT_INSTALLED, TIERS_LEFT_OUT
 from ann_benchmarks.run.checks import check_request
 from ann_benchmarks.run.command_line import make_parser
 from ann_benchmarks.run.console import summary
-from ann_benchmarks.run.containers.asking import container_locator
+from ann_benchmarks.run.containers.containers import container_locator
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect
 from ann_benchmarks.run.execute import Executor, Workplace
 from ann_benchmarks.run.plan import Plan, forecast, make_plan

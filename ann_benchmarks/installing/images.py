@@ -20,7 +20,7 @@ from ann_benchmarks.common.numbers import MB
 from ann_benchmarks.common.text import clean_text, say, warn
 from ann_benchmarks.definitions.configs import read_configs
 from ann_benchmarks.jobs.events import Failure, Located
-from ann_benchmarks.run.containers.asking import check_image
+from ann_benchmarks.run.containers.containers import check_image
 from ann_benchmarks.run.containers.engine import connect, reason
 
 from . import debian

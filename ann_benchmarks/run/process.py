@@ -1,7 +1,7 @@
 """The process that plug-ins run in, from both ends of a pipe.
 
-`ProcessWorker` starts it, hands it requests and ends it. `serve` runs in it, takes one request at a time and
-answers with events.
+`ProcessWorker` starts it, hands it requests and ends it. `serve` runs in it, or in a container, takes one
+request at a time and answers with events.
 """
 
 import faulthandler
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
-from typing import IO, Any, NoReturn
+from typing import IO, Any, NoReturn, Protocol
 
 from tqdm import tqdm
 
@@ -51,7 +51,7 @@ class ProcessWorker:
         self.crash_report = _nameless_file()
         report = Connection(os.dup(self.crash_report.fileno()))  # a file is handed on as a connection
         # Not a daemon: those may not have child processes, which plug-ins may want.
-        self.process = context.Process(target=serve, args=(theirs, report, version))
+        self.process = context.Process(target=_begin, args=(theirs, report, version))
         try:
             resource_tracker.ensure_running()  # else start() would unblock the signals half-way
             variables = plugin_environment() | dict(environment or {})
@@ -159,27 +159,44 @@ class Stopped(KeyboardInterrupt):
     number = signal.SIGTERM
 
 
-def serve(pipe: Connection, crash_report: Connection, version: str | None = None) -> None:
-    """Carry out requests until the pipe closes, None comes or the process gets SIGTERM.
+class Pipe(Protocol):
+    """The way to whoever requests: a Connection, or what is one in a container."""
 
-    `version` is the one that all plug-ins here are to use, None: the one that they have.
+    def recv(self) -> Any:
+        """Wait for the next request; EOFError when there will be none."""
 
-    It is started with signals blocked. It always ends by returning, and thereby as Python processes end:
-    finalizers of plug-ins run. The file of `crash_report` is given the stack of a crash in native code.
+    def send(self, message: Any) -> None:
+        """Report something."""
+
+
+def _begin(pipe: Connection, crash_report: Connection, version: str | None) -> None:
+    """Serve in a process that was started with signals blocked.
+
+    The file of `crash_report` is given the stack of a crash in native code.
     """
     open_streams()
+    faulthandler.enable(crash_report.fileno())
+    serve(pipe, version)
+    faulthandler.disable()
+
+
+def serve(pipe: Pipe, version: str | None = None) -> None:
+    """Carry out requests until the pipe closes, None comes or the process gets SIGTERM.
+
+    `version` is the one that all plug-ins here are to use, None: the one that they have. It always ends by
+    returning, and thereby as Python processes end: finalizers of plug-ins run.
+    """
     contenders = Contenders()
     try:
         try:
             _take_signals()
             allow_files()
-            threading.Thread(target=_end_with_parent, daemon=True).start()
+            if multiprocessing.parent_process() is not None:  # there is none in a container
+                threading.Thread(target=_end_with_parent, daemon=True).start()
             # Its own lock is one between processes, which a crash would leave behind.
             tqdm.set_lock(threading.RLock())
-            faulthandler.enable(crash_report.fileno())
             while (request := pipe.recv()) is not None:
                 pipe.send(_answer(request, pipe, version, contenders))
-            faulthandler.disable()
         finally:
             contenders.close()
             signal.signal(signal.SIGTERM, _do_nothing)
@@ -206,7 +223,7 @@ def _take_signals() -> None:
 
 def _answer(
     request: Question | SampleRequest | JobRequest | RoundsRequest,
-    pipe: Connection,
+    pipe: Pipe,
     version: str | None,
     contenders: Contenders,
 ) -> Finished | Located | Failure:
@@ -216,7 +233,7 @@ def _answer(
             definition = begun.definition if isinstance(begun, Question) else begun.job.definition
             plugin_class(definition).use_version(version)
         if isinstance(request, Question):
-            return answer_question(request)
+            return _answer_question(request)
         if isinstance(request, SampleRequest):
             return Located(measure_sample(request.request))
         if isinstance(request, JobRequest):
@@ -230,7 +247,7 @@ def _answer(
     return Finished()
 
 
-def answer_question(question: Question) -> Finished | Located:
+def _answer_question(question: Question) -> Finished | Located:
     """Answer by what a plug-in says of itself."""
     plugin, servers = plugin_class(question.definition), question.definition.servers
     if question.about == LOCATION:

@@ -1,132 +1,39 @@
-"""The containers of one run: images, shares of the machine, folders, results, and their end.
+"""The containers of one run: images, shares of the machine, folders, and their end.
 
-Each is for one job, or for contenders that take turns in it.
+Each is for one job, for contenders that take turns in it, or for one question to a plug-in.
 """
 
 import fcntl
 import os
+import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.files import atomic_path, locked_file
+from ann_benchmarks.common.files import locked_file
+from ann_benchmarks.common.layout import DEFINITIONS_FOLDER
 from ann_benchmarks.common.numbers import size_text
 from ann_benchmarks.common.text import warn
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs.events import Failure, PointDone, WorkloadDone
-from ann_benchmarks.jobs.job import Job, JobRequest
-from ann_benchmarks.measure.rounds import Enter, Keep, RoundsRequest
-from ann_benchmarks.measure.turns_taken import is_of_others
+from ann_benchmarks.jobs.events import Failure, Located
+from ann_benchmarks.jobs.job import Job
 
 from ..request import Request
-from ..worker import NoWorker, Simulation, Terms, log_path
+from ..whereabouts import SECONDS, Locate
+from ..worker import LOCATION, VERSIONS, NoWorker, Question, Simulation, log_path
 from . import sandbox
 from .engine import Image, find_image, remove_all, start_guard
-from .wire import RunRequest
+from .wire import TERMINAL
 from .worker import ContainerWorker, Log, terminal_size
 
 _PREFIX = "ANN_BENCHMARKS_"
+_CHECK_SECONDS = 120
 _OTHER_STORAGE = "name another folder with --storage"
-
-
-class Results:
-    """Stores the results of jobs as they come, and no others, whatever a container says."""
-
-    def __init__(self, jobs: Iterable[Job], takes_turns: bool = False) -> None:
-        """Take the jobs. Of contenders that take turns, nothing is stored unless `keep` requests it."""
-        self.jobs, self.takes_turns = list(jobs), takes_turns
-        self.keep: Keep | None = None  # the request that is carried out, if it is one to store
-
-    def accept(self, message: Any, attachment: bytes) -> Any:
-        """Take a message and what is attached to it; return it.
-
-        In the middle of a race, nothing takes the place of what an earlier one has measured.
-        """
-        if isinstance(message, PointDone | WorkloadDone):
-            is_expected = self.keep is not None or not self.takes_turns
-            if not is_expected or not any(job.is_result(message.path) for job in self.jobs):
-                raise ValueError(f"{message.path} is not a result of this container's jobs")
-            if self.keep is None or self.keep.is_last or not is_of_others(message.path, self.keep.facts):
-                with atomic_path(message.path) as temporary:
-                    temporary.write_bytes(attachment)
-        return message
-
-
-class Slot(ContainerWorker):
-    """A container that has a part of the machine for itself; `give_back` is called once, at its end."""
-
-    takes_turns = False
-
-    def __init__(
-        self,
-        give_back: Callable[[], None],
-        request: RunRequest,
-        client: Any,
-        place: sandbox.Sandbox,
-        log: Log,
-        terms: Terms | None = None,
-    ) -> None:
-        assert isinstance(request.request, JobRequest)
-        self._job, self._facts = request.request.job, request.request.facts
-        self._give_back, self._request = give_back, request
-        self._end_keeping: Callable[[], None] = lambda: None
-        self._results = Results([self._job], self.takes_turns)
-        super().__init__(client, place, log, self._results.accept)
-        if terms is not None and self.container is not None:
-            self._end_keeping = terms.keep(self.container)
-
-    def send(self, request: Any) -> None:
-        """Hand over the job, with what else the container needs to know."""
-        request = replace(request, facts=self._facts)
-        super().send(replace(self._request, request=request))
-
-    def stop(self) -> None:
-        """End it, and let the next one have its place."""
-        end_keeping, self._end_keeping = self._end_keeping, lambda: None
-        end_keeping()
-        super().stop()
-        give_back, self._give_back = self._give_back, lambda: None
-        give_back()
-
-
-class TurnsSlot(Slot):
-    """A container that holds the indexes of contenders, and takes one request after the other.
-
-    It idles while those of other images are measured.
-    """
-
-    takes_turns = True
-    _has_begun = False
-
-    def send(self, request: RoundsRequest) -> None:
-        """Hand over a request; with the first, what else the container needs to know."""
-        if isinstance(request, Enter):
-            self._results.jobs.append(request.request.job)
-            request = Enter(replace(request.request, facts=self._facts))
-        self._results.keep = request if isinstance(request, Keep) else None
-        first = replace(self._request, request=request)
-        ContainerWorker.send(self, request if self._has_begun else first)
-        self._has_begun = True
-
-    def next_message(self) -> Any:
-        """Return what it says next; EOFError when it, or the process that holds the indexes, has ended."""
-        message = super().next_message()
-        if isinstance(message, Failure) and message.ends_worker:
-            self._failure = message
-            raise EOFError
-        return message
-
-    def end(self) -> None:
-        """Have it put away what it holds, and end."""
-        with suppress(OSError):
-            ContainerWorker.send(self, None)
-        super().end()
 
 
 class Containers:
@@ -225,7 +132,7 @@ class Containers:
     def _begin_guard(self) -> None:
         self._guard = start_guard(self._owner, [lock.fileno() for lock in self._locks])
 
-    def start(self, job: Job) -> "Slot | NoWorker":
+    def start(self, job: Job) -> ContainerWorker | NoWorker:
         """Start a container for a job, or for all of its image that take turns with it.
 
         It has CPUs that no other one has, but for those that idle when it does not.
@@ -245,7 +152,9 @@ class Containers:
         except UserError as error:
             return NoWorker(str(error))
         cpus = self._free_cpus[number] if self._is_in_turn else self._free_cpus.pop(number)
-        environment = {name: os.environ[name] for name in image.environment if name in os.environ}
+        environment = image.given
+        if self._request.parallelism == 1 and (size := terminal_size()):
+            environment |= {TERMINAL: "1", "LINES": str(size[0]), "COLUMNS": str(size[1])}
         files = [*self._files, *self._argument_files[name]]
         place = sandbox.Sandbox(
             image,
@@ -262,10 +171,77 @@ class Containers:
             **sandbox.placement_facts(image, self._request.memory),
             "container_memory_bytes": self._memory,
         }
+        at_end = ExitStack()
+        at_end.callback(self._free_cpus.update, {number: cpus})
         log = Log(log_path(job), job.execution.show_progress)
-        terminal = terminal_size() if self._request.parallelism == 1 else None
-        request = RunRequest(JobRequest(job, facts), place.memory, terminal)
+        worker = ContainerWorker(self._client, place, log, facts, at_end)
+        if terms is not None and worker.container is not None:
+            at_end.callback(terms.keep(worker.container))
+        return worker
 
-        kind = TurnsSlot if self._is_in_turn else Slot
-        give_back = partial(self._free_cpus.update, {number: cpus})
-        return kind(give_back, request, self._client, place, log, terms)
+
+def check_image(
+    client: Any, image: str, definition: Definition, definitions: Path = DEFINITIONS_FOLDER
+) -> Located | Failure:
+    """Import the plug-in in a container of an image, without network and GPUs; return its versions."""
+    question, request = Question(definition, VERSIONS), Request(definitions=definitions)
+    return _ask(client, image, question, request, _CHECK_SECONDS)[0]
+
+
+def container_locator(client: Any, request: Request) -> Locate:
+    """Return what has a plug-in report, in a container like those of its jobs, where it would measure."""
+
+    def locate(definition: Definition) -> Located | Failure:
+        question = Question(definition, LOCATION)
+        answer, facts = _ask(client, definition.docker_tag, question, request, SECONDS)
+        if isinstance(answer, Failure):
+            return answer
+        facts = {**answer.facts, **facts}
+        shares = sandbox.cpus_of_each(request.cpuset, request.parallelism, client.info().get("NCPU"))
+        if len({len(share) for share in shares}) > 1:
+            del facts["cores"]  # it depends on which of them a job gets
+        return Located(facts)
+
+    return locate
+
+
+def _ask(
+    client: Any, name: str, question: Question, request: Request, seconds: float
+) -> tuple[Located | Failure, dict[str, Any]]:
+    """Return the answer, or a Failure, of a container like those of jobs, and what is known of its place."""
+    image = find_image(client, name)
+    if image is None:
+        return Failure(f"the image {name} does not exist", is_unavailable=True), {}
+    owner, engine = uuid.uuid4().hex, client.info()
+    place = sandbox.Sandbox(
+        replace(image, needs_gpus=False),  # nothing is computed, and a machine that builds may have none
+        sandbox.ContainerAccount.choose(image, client),
+        owner,
+        sandbox.memory_of_each(request.memory, request.parallelism, engine.get("MemTotal")),
+        sandbox.cpus_of_each(request.cpuset, request.parallelism, engine.get("NCPU"))[0],
+        sandbox.project_files(request.definitions),
+        environment=image.given,
+    )
+    try:
+        return answer_to(client, place, question, seconds), sandbox.placement_facts(image, request.memory)
+    finally:
+        remove_all(client, owner)
+
+
+def answer_to(client: Any, place: sandbox.Sandbox, question: Question, seconds: float) -> Located | Failure:
+    """Have a container answer a question; return its answer, or a Failure where it gives none in time."""
+    worker = ContainerWorker(client, place, Log(None, False))
+    deadline = time.monotonic() + seconds
+    answer: Any = None
+    try:
+        with suppress(OSError):
+            worker.send(question)
+        while answer is None and worker.pipe.poll(max(deadline - time.monotonic(), 0)):
+            answer = worker.next_message()
+        if isinstance(answer, Located | Failure):
+            return answer
+        return Failure(f"no answer within {seconds:g} s")
+    except EOFError:
+        return worker.death()
+    finally:
+        worker.stop()

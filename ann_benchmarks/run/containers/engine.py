@@ -87,6 +87,11 @@ class Image:
     bytecode: str = ""  # the folder where it has that of Python's modules, "" for beside them
 
     @property
+    def given(self) -> dict[str, str]:
+        """The user's variables that it takes."""
+        return {name: os.environ[name] for name in self.environment if name in os.environ}
+
+    @property
     def facts(self) -> dict[str, str]:
         """What is stored with each result."""
         return {"docker_image": self.name, "docker_image_id": self.id}

@@ -1,6 +1,6 @@
 """The messages between run.py and a container, over the container's standard input and output.
 
-Downwards a request, or several for rounds, pickled: the container trusts run.py. Upwards messages in JSON,
+Downwards requests, pickled: the container trusts run.py. Upwards messages in JSON,
 since run.py does not trust the container, each with the bytes that belong to it, as those of a result file:
 
     4 bytes, 8 bytes    length of the JSON and of the bytes after it, big-endian
@@ -12,7 +12,7 @@ import json
 import pickle
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin
@@ -20,33 +20,18 @@ from typing import Any, get_args, get_origin
 import numpy as np
 
 from ann_benchmarks.jobs.events import Event, Failure, Finished, Located, PointDone, WorkloadDone
-from ann_benchmarks.jobs.job import JobRequest
-from ann_benchmarks.measure.rounds import RoundsRequest
 from ann_benchmarks.statistics.intervals import Interval
 
-from ..worker import Question
-
+TERMINAL = "ANN_BENCHMARKS_TERMINAL"  # a variable of containers whose output goes to one
 _LENGTHS = struct.Struct(">IQ")
 _LONGEST = 2**26  # bytes of JSON
 _LARGEST = 2**31  # bytes attached to it
 
 
-@dataclass(frozen=True)
-class RunRequest:
-    """Run a job, or carry out the first request of rounds; others follow, each alone, and at the end None.
-
-    `terminal` is (rows, columns) of the one that its output goes to, None if to none.
-    """
-
-    request: JobRequest | RoundsRequest
-    memory: int  # bytes that the container may use
-    terminal: tuple[int, int] | None = None
-
-
 _MESSAGES = {kind.__name__: kind for kind in (*get_args(Event), Finished, Failure, Located)}
 
 
-def write_request(request: RunRequest | Question | RoundsRequest | None) -> bytes:
+def write_request(request: Any) -> bytes:
     """Return a request as bytes."""
     content = pickle.dumps(request)
     return struct.pack(">I", len(content)) + content

@@ -6,18 +6,23 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.files import atomic_path
 from ann_benchmarks.common.numbers import size_text
-from ann_benchmarks.jobs.events import Failure
+from ann_benchmarks.jobs.events import Failure, PointDone, WorkloadDone
+from ann_benchmarks.jobs.job import Job, JobRequest
+from ann_benchmarks.measure.rounds import Enter, Keep
+from ann_benchmarks.measure.turns_taken import is_of_others
 
 from ..process import GRACE_SECONDS
-from ..worker import failure_of
+from ..worker import death_of, failure_of
 from .engine import close_attached, reason
 from .sandbox import Sandbox
 from .wire import MessageReader, write_request
@@ -98,19 +103,33 @@ def terminal_size() -> tuple[int, int] | None:
 
 
 class ContainerWorker:
-    """One container, for one job; to a pool what a process is."""
+    """One container: to a pool what a process is, for one job or for all contenders of an image.
+
+    It stores the results of the jobs that it was given as they come, and no others, whatever a container
+    says.
+    """
 
     is_reusable = False
     keeps_log = True
 
-    def __init__(self, client: Any, sandbox: Sandbox, log: Log, accept: Callable[[Any, bytes], Any]) -> None:
+    def __init__(
+        self,
+        client: Any,
+        sandbox: Sandbox,
+        log: Log,
+        facts: Mapping[str, Any] | None = None,
+        at_end: ExitStack | None = None,
+    ) -> None:
         """Start a container; death() says so where that failed.
 
-        `accept` is given each message and what is attached to it, and returns the message to hand on.
+        `facts` are stored with each point of its jobs; `at_end` is closed when it is to end.
         """
         self.pipe: Connection
         self.pipe, self._theirs = multiprocessing.Pipe(duplex=False)
-        self._sandbox, self._log, self._accept = sandbox, log, accept
+        self._sandbox, self._log, self._facts = sandbox, log, facts or {}
+        self._at_end = at_end or ExitStack()
+        self.jobs: list[Job] = []
+        self._stores: JobRequest | Keep | None = None  # the request that is carried out, if results follow
         self.container: Any = None
         self._socket: Any = None
         self._failure: Failure | None = None
@@ -132,9 +151,18 @@ class ContainerWorker:
             self._reader.start()
 
     def send(self, request: Any) -> None:
-        """Hand over the one request; OSError when the container has ended."""
+        """Hand over a request, a job's with the facts; OSError when the container has ended."""
+        if isinstance(request, Enter):
+            request = Enter(self._noted(request.request))
+        elif isinstance(request, JobRequest):
+            request = self._noted(request)
+        self._stores = request if isinstance(request, JobRequest | Keep) else None
         if self._socket is not None:
             self._socket._sock.sendall(write_request(request))
+
+    def _noted(self, request: JobRequest) -> JobRequest:
+        self.jobs.append(request.job)
+        return replace(request, facts=self._facts)
 
     def next_message(self) -> Any:
         """Return the container's next message, None when there is nothing now; EOFError when it has ended."""
@@ -165,12 +193,16 @@ class ContainerWorker:
             return Failure("the image has no python3: is it built FROM ann-benchmarks?")
         if status == 128 + signal.SIGKILL:
             return Failure("the container was killed from outside")
+        if status > 128:
+            return death_of(128 - status, "")
         said = " ".join((state.get("Error") or self._log.last_line).split())
         return Failure(f"the container ended by itself with status {status}: {said or 'it said nothing'}")
 
     def end(self) -> None:
-        """Let a container that has finished end by itself, and remove it."""
+        """Have it put away what it holds and end by itself, and remove it."""
         if self._failure is None:
+            with suppress(OSError):
+                self.send(None)
             self._reader.join(_ENDING_SECONDS)
         self.stop()
 
@@ -186,6 +218,7 @@ class ContainerWorker:
         """Ask it to end; remove it when it has, or when it does not. Interrupted, remove it at once."""
         from docker.errors import DockerException, NotFound
 
+        self._at_end.close()
         try:
             if self._reader.is_alive():
                 self.ask_to_end()
@@ -216,7 +249,8 @@ class ContainerWorker:
                         continue
                     for message, attachment in messages.feed(content):
                         self._log.clear_bar()
-                        self._theirs.send(self._accept(message, attachment))
+                        self._store(message, attachment)
+                        self._theirs.send(message)
         except OSError as error:
             with suppress(OSError):
                 self._theirs.send(failure_of(error))
@@ -225,6 +259,20 @@ class ContainerWorker:
                 self._theirs.send(Failure(f"the container's messages cannot be used: {error}"))
         finally:
             self._theirs.close()
+
+    def _store(self, message: Any, attachment: bytes) -> None:
+        """Store a result, if a message is about one.
+
+        In the middle of a race, nothing takes the place of what an earlier one has measured.
+        """
+        if not isinstance(message, PointDone | WorkloadDone):
+            return
+        if self._stores is None or not any(job.is_result(message.path) for job in self.jobs):
+            raise ValueError(f"{message.path} is not a result of this container's jobs")
+        is_kept = isinstance(self._stores, Keep) and not self._stores.is_last
+        if not (is_kept and is_of_others(message.path, self._stores.facts)):
+            with atomic_path(message.path) as temporary:
+                temporary.write_bytes(attachment)
 
     def _exactly(self, length: int) -> bytes:
         """Read `length` bytes of what the engine sends: pieces of both streams, each after its header."""
