@@ -19,10 +19,9 @@ from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, read_share, read
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.load.warmup import SENT_ONCE, Caches, warm_up
-from ann_benchmarks.measure import loaded_point, rounds, turns_taken
+from ann_benchmarks.measure import loaded_point, rounds
 from ann_benchmarks.measure.answers import filled
-from ann_benchmarks.measure.rounds import Contenders, Enter, EnteredJob, Keep, Turn
-from ann_benchmarks.measure.turns_taken import delete_partial_result
+from ann_benchmarks.measure.rounds import Contenders, Enter, EnteredJob, Keep, Save, Turn
 from ann_benchmarks.monitoring import NoMonitor
 from ann_benchmarks.results.file import iter_result_paths, read_attributes, read_result
 from ann_benchmarks.run.race import conclusions
@@ -129,16 +128,6 @@ def test_caches_are_unused_until_a_turn_has_been_taken(monkeypatch) -> None:
     assert one.contenders[0].sent_once == [0.5, 0.0, 0.5] and other.contenders[0].sent_once == [0.0, 0.0]
     assert took(other, is_pushed_out=True, failing=True) is Caches.UNUSED
     assert took(one) is Caches.UNUSED and took(other) is Caches.WARM
-
-
-@pytest.mark.parametrize("mark", ["mine", "another"])
-def test_of_a_point_that_fails_nothing_stays_of_these_rounds(tmp_path, monkeypatch, mark: str) -> None:
-    path = tmp_path / "result.hdf5"
-    monkeypatch.setattr(turns_taken, "read_attributes", lambda path: {"rounds": "mine"})
-    path.write_text("half of it")
-    delete_partial_result(path, {"rounds": mark})
-    assert path.exists() == (mark == "another")
-    delete_partial_result(tmp_path / "not_there", {"rounds": "mine"})
 
 
 def test_an_index_is_switched_on_once_a_round() -> None:
@@ -430,7 +419,7 @@ def test_each_turn_uses_the_index_of_its_own(tmp_path, monkeypatch, plugin_serve
                 has_searched.append(used[-1] not in used[1:-1])
                 unused.discard(used[-1])
             for job in jobs:  # which takes no turn
-                contenders.carry_out(Keep(job.label(), {"rounds": "mark"}, is_last=False), said.append)
+                contenders.carry_out(Save(job.label(), "mark", "2 rounds"), said.append)
         said.clear()
         for job in jobs:
             contenders.carry_out(Keep(job.label(), {"rounds": "mark"}), said.append)

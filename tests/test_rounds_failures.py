@@ -9,7 +9,7 @@ from ann_benchmarks.common.command import Ended
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.job import Job, Procedure
 from ann_benchmarks.jobs.rounds import Race, Rounds
-from ann_benchmarks.measure.turns_taken import is_of_others
+from ann_benchmarks.measure.turns_taken import TurnsTaken
 from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.measurement import CHAIN, chain_of
 from ann_benchmarks.results.measurement import TURNS as TURN_NUMBERS
@@ -110,11 +110,13 @@ def test_an_interrupted_race_goes_on_with_its_rounds(workspace, monkeypatch) -> 
         cutting.setattr(Race, "end_round", cut)
         said = workspace.run("--rounds", "6").stderr
     assert said.startswith("interrupted; 3 rounds kept, with which the same command goes on")
-    first = stored()
+    kept = [TurnsTaken.read(path) for path in sorted(Path("results").rglob("*.turns"))]
+    assert len(kept) == 2 and not list(iter_result_paths())
     assert "3 rounds of the interrupted race are kept" in workspace.run("--rounds", "6").stdout
-    for name, attrs in stored().items():
-        assert attrs["run_rounds"] == [1, 2, 3, 4, 5, 6] and attrs["rounds"] == first[name]["rounds"]
-        assert attrs["run_seconds"][:3] == first[name]["run_seconds"]
+    points = [read_attributes(path) for path in sorted(iter_result_paths())]
+    for attrs, before in zip(points, kept, strict=True):
+        assert attrs["run_rounds"] == [1, 2, 3, 4, 5, 6] and attrs["rounds"] == before.mark
+        assert list(attrs["run_seconds"][:3]) == [run.seconds_per_query for run in before.runs]
         assert len(attrs["rounds_chain"].split()) == len(attrs["rounds_turns"]) == 6
     assert not list(Path("results").rglob("*.turns"))
     assert "nothing to do" in workspace.run("--rounds", "6").stdout
@@ -139,13 +141,11 @@ def test_what_was_measured_in_turn_on_one_tier_stays_when_another_is_measured(mo
     assert plan._are_anew([(one, {}, {}) for one in jobs]) == [False, True, True]
 
 
-def test_a_race_that_is_cut_takes_the_place_of_nothing_and_is_not_finished(workspace, monkeypatch) -> None:
+def test_a_race_of_earlier_versions_that_was_cut_is_not_finished(workspace, monkeypatch) -> None:
     workspace.add_plugin("a", ANSWER)
     workspace.run("--rounds", "3")
     (path,) = iter_result_paths()
     mark = read_attributes(path)["rounds"]
-    assert is_of_others(path, {"rounds": "of another race"}) and not is_of_others(path, {"rounds": mark})
-    assert not is_of_others(path.with_name("none.hdf5"), {"rounds": mark})
     assert "nothing to do" in workspace.run().stdout
     monkeypatch.setattr(plan, "read_attributes", lambda path: {"rounds": mark})  # without their end
     cut = plan.unfinished(path, Procedure(), "")

@@ -132,7 +132,6 @@ class Job:
     finished: int = 0  # points that were measured before
     truth: str = ""  # the mark of the dataset, "" for any
     race: str = ""  # the mark of the rounds that have measured all of its points, "" where none have
-    cut: str = ""  # the mark of interrupted rounds, with which all under its conditions go on
     environment: str = ""  # in the name of its folder, where the plain one is another environment's
 
     @property

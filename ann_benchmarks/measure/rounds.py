@@ -28,7 +28,7 @@ from .answers import filled
 from .job import build, open_monitor, opened
 from .points import Points
 from .storing import now
-from .turns_taken import TurnsTaken, delete_partial_result, forget, is_of_others
+from .turns_taken import TurnsTaken, forget
 
 MOST_REPEATS = 100  # of a job's turns that others have disturbed
 
@@ -51,25 +51,32 @@ class Turn:
 
 @dataclass(frozen=True)
 class Keep:
-    """The request to store what the points of a job have measured; `facts` are attributes of each.
-
-    With `is_last`, the job leaves.
-    """
+    """The request to store what the points of a job have measured, with attributes; the job leaves."""
 
     job: str
     facts: Mapping[str, Any]
-    is_last: bool = True
+
+
+@dataclass(frozen=True)
+class Save:
+    """The request to keep what the points of a job have measured, for a race that is interrupted.
+
+    `mark` is that of the rounds, `requested` says how long they are to go on.
+    """
+
+    job: str
+    mark: str
+    requested: str
 
 
 @dataclass(frozen=True)
 class Resume:
-    """The request to go on with what a job's points have measured in the rounds of this mark."""
+    """The request to go on with what the points of a job have measured in rounds that were interrupted."""
 
     job: str
-    mark: str
 
 
-RoundsRequest = Enter | Turn | Keep | Resume
+RoundsRequest = Enter | Turn | Keep | Save | Resume
 
 
 class SwitchedMonitor:
@@ -113,7 +120,6 @@ class EnteredJob:
         self.points = Points(request, plugin, dataset, facts, report, self._monitor)
         self.points.share(MOST_REPEATS, known_answers)
         self.contenders: dict[int, TurnsTaken] = {}
-        self._failed: set[int] = set()  # points
         self._index, self._unused = str(self.job.definition), unused
         unused.add(self._index)
         monitor.close()
@@ -134,7 +140,7 @@ class EnteredJob:
                 contender.recording = monitor.cut().prepend(contender.recording)
         except Exception as error:
             self.contenders.pop(turn.point, None)
-            self._failed.add(turn.point)
+            forget(self._path(turn.point))
             if not self._plugin.can_recover:
                 raise
             details = "" if isinstance(error, UserError) else traceback.format_exc()
@@ -146,22 +152,20 @@ class EnteredJob:
         is_short = "target_missed" in contender.found_facts
         self._report(TurnDone(turn.job, turn.point, turn.round, run.seconds_per_query, is_short))
 
-    def resume(self, mark: str) -> None:
-        """Take what every point has measured in the rounds of this mark, which were interrupted."""
+    def resume(self) -> None:
+        """Take what every point has measured in rounds that were interrupted."""
         places = range(len(self.job.points))
-        self.contenders = {place: TurnsTaken.read(self._path(place), mark) for place in places}
+        self.contenders = {place: TurnsTaken.read(self._path(place)) for place in places}
 
-    def keep(self, facts: Mapping[str, Any], is_last: bool) -> None:
-        """Store every point that has had a turn; `facts` are attributes of each.
+    def save(self, mark: str, requested: str) -> None:
+        """Write what every point has measured so far."""
+        for place, contender in self.contenders.items():
+            contender.mark, contender.requested = mark, requested
+            contender.save(self._path(place))
 
-        Before the end of the race, nothing takes the place of what an earlier one has measured. What was
-        stored of a point that has failed since is deleted.
-        """
-        for place in self._failed:
-            delete_partial_result(self._path(place), facts)
+    def keep(self, facts: Mapping[str, Any]) -> None:
+        """Store every point that has had a turn; `facts` are attributes of each."""
         for place, contender in sorted(self.contenders.items()):  # in the definition's order of points
-            if not is_last and is_of_others(self._path(place), facts):
-                continue
             own = {
                 "started_at": contender.started_at,
                 "run_rounds": contender.rounds,
@@ -171,11 +175,9 @@ class EnteredJob:
             self.points.set_arguments(arguments, contender.found_facts)
             before = {**contender.plugin_facts, **own, **facts}
             self._monitor.before = contender.recording
+            path = self._path(place)
             self.points.keep(arguments, filled(contender.runs), before, contender.found_facts)
-            if is_last:
-                forget(self._path(place))
-            else:
-                contender.save(self._path(place), facts["rounds"])
+            forget(path)
 
     def found(self) -> list[Mapping[str, Any]]:
         """Return what the search for its points' arguments has found."""
@@ -243,11 +245,12 @@ class Contenders:
             known = [facts for entered in alike for facts in entered.found()]
             taking.take_turn(request, known)
         elif isinstance(request, Resume):
-            self._jobs[request.job].resume(request.mark)
+            self._jobs[request.job].resume()
+        elif isinstance(request, Save):
+            self._jobs[request.job].save(request.mark, request.requested)
         else:
-            self._jobs[request.job].keep(request.facts, request.is_last)
-            if request.is_last:
-                self._leave(request.job)
+            self._jobs[request.job].keep(request.facts)
+            self._leave(request.job)
 
     def close(self) -> None:
         """Let all of them go."""

@@ -1,7 +1,6 @@
-"""What a point has measured in the rounds so far: beside its result on the disk, while the race goes on."""
+"""What a point has measured in the rounds so far: on the disk, while the race goes on."""
 
 import json
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -14,7 +13,6 @@ from ann_benchmarks.common.files import atomic_path
 from ann_benchmarks.common.text import DAMAGE
 from ann_benchmarks.load.spans import Measured
 from ann_benchmarks.monitoring.monitor import Recording
-from ann_benchmarks.results.file import read_attributes
 
 SUFFIX = ".turns"
 _ARRAYS = ("times", "neighbors", "answered", "numbers")  # of a run; the others are plain
@@ -25,6 +23,8 @@ class TurnsTaken:
     """What one point has measured so far."""
 
     started_at: str
+    mark: str = ""  # of the rounds
+    requested: str = ""  # how long they were to go on
     runs: list[Measured] = field(default_factory=list)
     rounds: list[int] = field(default_factory=list)
     sent_once: list[float] = field(default_factory=list)  # shares of the queries, to fill caches; or 0
@@ -32,10 +32,10 @@ class TurnsTaken:
     plugin_facts: dict[str, Any] = field(default_factory=dict)  # of the last turn: others have theirs since
     recording: Recording = field(default_factory=Recording)
 
-    def save(self, result: Path, mark: str) -> None:
-        """Write all but the recording beside the point's result, with the mark of the rounds."""
+    def save(self, result: Path) -> None:
+        """Write all but the recording beside the place of the point's result."""
         plain: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
-        plain |= {"recording": None, "mark": mark, "runs": []}
+        plain |= {"recording": None, "runs": []}
         arrays: dict[str, Any] = {}
         for place, run in enumerate(self.runs):
             of_run = asdict(run)
@@ -47,8 +47,8 @@ class TurnsTaken:
             np.savez(file, plain=np.array(text), **arrays)
 
     @classmethod
-    def read(cls, result: Path, mark: str) -> "TurnsTaken":
-        """Read what lies beside a point's result; UserError where it is damaged or of other rounds."""
+    def read(cls, result: Path) -> "TurnsTaken":
+        """Read what lies beside a point's result; UserError where there is nothing, or it is damaged."""
         path = result.with_suffix(SUFFIX)
         try:
             with np.load(path, allow_pickle=False) as arrays:
@@ -57,34 +57,12 @@ class TurnsTaken:
                     Measured(**of_run, **{name: arrays.get(f"{name}{place}") for name in _ARRAYS})
                     for place, of_run in enumerate(plain.pop("runs"))
                 ]
-            plain.pop("plan_facts", None)  # of earlier versions
-            if plain.pop("mark") == mark:
-                return cls(**{**plain, "runs": runs, "recording": Recording()})
+            return cls(**{**plain, "runs": runs, "recording": Recording()})
         except DAMAGE as error:
             raise UserError(f"{path} cannot be read: {error}") from None
-        raise UserError(f"{path} must be of the rounds {mark}")
 
 
 def forget(result: Path) -> None:
     """Delete what lies beside a point's result."""
     with suppress(OSError):
         result.with_suffix(SUFFIX).unlink()
-
-
-def is_of_others(path: Path, facts: Mapping[str, Any]) -> bool:
-    """Whether there is a result that was not measured in the rounds of these facts, nor in cut ones."""
-    try:
-        attrs = read_attributes(path) if path.exists() else facts
-    except UserError:  # it is damaged
-        return False
-    return attrs.get("rounds") != facts.get("rounds") and not (
-        "rounds" in attrs and "rounds_ended" not in attrs
-    )
-
-
-def delete_partial_result(path: Path, facts: Mapping[str, Any]) -> None:
-    """Delete the result that the rounds of these facts have stored of a point, which has failed since."""
-    with suppress(UserError, OSError):  # damaged, or gone
-        if read_attributes(path).get("rounds") == facts.get("rounds"):
-            path.unlink()
-            forget(path)

@@ -95,7 +95,8 @@ class Executor:
                 return failed + pool.run(jobs, shown)
             # Contenders share a process and its server, or a container.
             home = attrgetter("definition.version" if containers is None else "definition.docker_tag")
-            conductor = Conductor(start or pool.take, home, request.time_limit, rounds, shown)
+            resumes = containers is None and not (request.force or request.rebuild)
+            conductor = Conductor(start or pool.take, home, request.time_limit, rounds, shown, resumes)
             return failed + conductor.run(jobs)
 
     def _note_missing(self, jobs: Sequence[Job]) -> list[Job]:

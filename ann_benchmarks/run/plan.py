@@ -90,8 +90,7 @@ def make_plan(
             points.append(query_arguments)
         if points:
             race = _race_of(job, facts, environments) if starts_anew and whole == len(job.points) else ""
-            cut = _race_of(job, facts, environments, is_cut=True) if starts_anew else ""
-            jobs.append(replace(job, points=points, finished=finished, race=race, cut=cut))
+            jobs.append(replace(job, points=points, finished=finished, race=race))
         finished_in_all += finished
     return Plan(jobs, finished_in_all, warnings)
 
@@ -120,29 +119,23 @@ def _are_anew(located: Sequence[_Located]) -> list[bool]:
     return anew
 
 
-def _race_of(job: Job, facts: Facts, environments: Environments, is_cut: bool = False) -> str:
-    """Return the mark of the rounds that all points of a job were measured in, "" without such rounds.
-
-    With `is_cut`, these are rounds that were interrupted.
-    """
+def _race_of(job: Job, facts: Facts, environments: Environments) -> str:
+    """Return the mark of the rounds that all points of a job were measured in, "" without such rounds."""
     marks = {
-        mark_of_rounds(path, job.procedure, is_cut)
+        mark_of_rounds(path, job.procedure)
         for arguments in job.points
         for path in _results(job, arguments, facts, environments) or [job.path(arguments)]
     }
     return marks.pop() or "" if len(marks) == 1 else ""
 
 
-def mark_of_rounds(path: Path, procedure: Procedure, is_cut: bool = False) -> str | None:
-    """Return the mark of the rounds that a point was measured in, None where there were none.
-
-    They have their end or, with `is_cut`, were interrupted.
-    """
+def mark_of_rounds(path: Path, procedure: Procedure) -> str | None:
+    """Return the mark of the rounds that a point was measured in, None where there were none."""
     try:
         attrs = read_attributes(path)
     except UserError:
         return None
-    is_such = attrs.get("rounds_requested") == str(procedure.rounds) and ("rounds_ended" in attrs) != is_cut
+    is_such = attrs.get("rounds_requested") == str(procedure.rounds) and "rounds_ended" in attrs
     return str(attrs.get("rounds")) if is_such else None
 
 
@@ -154,6 +147,7 @@ def unfinished(path: Path, procedure: Procedure, truth: str) -> str | None:
 
 
 def _cut_race(path: Path) -> str | None:
+    """Say that rounds were interrupted, of which earlier versions have stored results."""
     attrs = read_attributes(path)
     is_cut = "rounds" in attrs and "rounds_ended" not in attrs
     return f"{path} is of rounds that were interrupted" if is_cut else None

@@ -4,7 +4,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 
 from tqdm import tqdm
@@ -51,20 +50,17 @@ class Interrupted:
 
 
 def find_interrupted(jobs: Sequence[Job], contenders: Sequence[Contender]) -> Interrupted | None:
-    """Return the interrupted rounds that all contenders were in, None without any."""
+    """Return the interrupted rounds that all contenders were in, requested as now; None without any."""
     by_label = {job.label(): job for job in jobs}
-    mark = jobs[0].cut
-    if not mark or any(job.cut != mark for job in jobs):
-        return None
-    paths: dict[Contender, Path] = {}
-    for one in contenders:
-        job = by_label[one.job]
-        paths[one] = job.path(job.points[one.point])
+    paths = {one: by_label[one.job].path(by_label[one.job].points[one.point]) for one in contenders}
     try:
-        taken = {one: TurnsTaken.read(path, mark) for one, path in paths.items()}
+        taken = {one: TurnsTaken.read(path) for one, path in paths.items()}
     except UserError:
         return None
-    return Interrupted(mark, taken)
+    found = {(each.mark, each.requested) for each in taken.values()}
+    mark, requested = found.pop()
+    is_same = not found and requested == str(jobs[0].procedure.rounds)
+    return Interrupted(mark, taken) if is_same else None
 
 
 class RoundsProgress:

@@ -15,8 +15,8 @@ from ann_benchmarks.common.text import say, warn
 from ann_benchmarks.jobs.events import Failure, Finished, PointDone, TurnDone
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, shares_of_budget
-from ann_benchmarks.measure.rounds import Enter, Keep, Resume, Turn
-from ann_benchmarks.measure.turns_taken import delete_partial_result
+from ann_benchmarks.measure.rounds import Enter, Keep, Resume, RoundsRequest, Save, Turn
+from ann_benchmarks.measure.turns_taken import forget
 from ann_benchmarks.results.measurement import chain_of
 from ann_benchmarks.statistics.contests import FEWEST_ROUNDS
 
@@ -24,8 +24,8 @@ from .race import Interrupted, RoundsProgress, conclusions, find_interrupted
 from .worker import AT_ONCE, POLL_SECONDS, JobOutcome, Observer, Worker, note_failure, noted
 
 TOLERATED = 1.1  # times the budget: rounds are not cut short
-KEEP_SECONDS = 20.0  # after which what was measured is stored, in case that the rest is never reached
-KEEP_SHARE = 0.05  # of the time, which storing takes at most
+KEEP_SECONDS = 20.0  # after which what was measured is saved, in case that the rest is never reached
+KEEP_SHARE = 0.05  # of the time, which saving takes at most
 
 
 class Conductor:
@@ -38,9 +38,13 @@ class Conductor:
         timeout: float | None,
         rounds: Rounds,
         observer: Observer,
+        resumes: bool = True,
     ) -> None:
-        """Take what starts a worker for a job's home, and the seconds that a build, or a turn, may take."""
-        self._start, self._home, self._timeout = start, home, timeout
+        """Take what starts a worker for a job's home, and the seconds that a build, or a turn, may take.
+
+        With `resumes`, it goes on with rounds that were interrupted.
+        """
+        self._start, self._home, self._timeout, self._resumes = start, home, timeout, resumes
         self._rounds, self._observer = rounds, observer
         self._workers: dict[str, Worker] = {}  # by the home
         self._outcomes: dict[str, JobOutcome] = {}  # by the job's label
@@ -152,7 +156,7 @@ class Conductor:
                     measured[contender] = [*measured[contender], *seconds] if seconds else []
                     if self._has_failed(job):
                         for arguments in job.points:
-                            delete_partial_result(job.path(arguments), facts)
+                            forget(job.path(arguments))
                     if self._is_torn:
                         return
                     progress.turn(number, len(race.running))
@@ -172,16 +176,18 @@ class Conductor:
                 if ends is not None and number >= FEWEST_ROUNDS and now + half_of_next > ends:
                     reason = "budget"
                     break
-                if now > kept:
-                    self._keep(jobs, facts, is_last=False)
-                    if self._is_torn:
-                        return
+                if self._resumes and now > kept:
+                    for job in jobs:
+                        self._ask(job, Save(job.label(), facts["rounds"], facts["rounds_requested"]))
+                        if self._is_torn:
+                            return
                     self._kept = number
                     kept = time.monotonic() + max(KEEP_SECONDS, (time.monotonic() - now) / KEEP_SHARE)
         self._fewest += ends is not None and race.done == FEWEST_ROUNDS and time.monotonic() > ends
-        self._keep(jobs, {**facts, "rounds_ended": reason}, is_last=True)
-        if self._is_torn:
-            return
+        for job in jobs:
+            self._ask(job, Keep(job.label(), {**facts, "rounds_ended": reason}))
+            if self._is_torn:
+                return
         say(f"{counted(race.done, 'round')} in {time.monotonic() - began:.0f} s of measuring")
         for line in conclusions(jobs, self._done):
             say(line)
@@ -189,11 +195,11 @@ class Conductor:
     def _resume(self, race: Race, jobs: Sequence[Job]) -> Interrupted | None:
         """Go on with interrupted rounds if all jobs were in them and their indexes are still there."""
         outcomes = [self._outcomes[job.label()] for job in jobs]
-        found = find_interrupted(jobs, race.running)
+        found = find_interrupted(jobs, race.running) if self._resumes else None
         if found is None or not all(outcome.built and outcome.built.is_reused for outcome in outcomes):
             return None
         for job in jobs:
-            self._ask(job, Resume(job.label(), found.mark))
+            self._ask(job, Resume(job.label()))
         race.resume(found.logs)
         for contender, taken in found.taken.items():
             if "target_missed" in taken.found_facts:
@@ -213,12 +219,7 @@ class Conductor:
             race.exclude(contender)
         return [turn.seconds_per_query]
 
-    def _keep(self, jobs: Sequence[Job], facts: dict[str, Any], is_last: bool) -> None:
-        for job in jobs:
-            if not self._is_torn:
-                self._ask(job, Keep(job.label(), facts, is_last))
-
-    def _ask(self, job: Job, request: Enter | Turn | Keep | Resume) -> Any:
+    def _ask(self, job: Job, request: RoundsRequest) -> Any:
         """Have a worker carry out a request.
 
         Returns the last thing that it has reported, None where the job has failed; its other points are not
@@ -241,10 +242,9 @@ class Conductor:
                     if isinstance(message, Failure | Finished):
                         answer = message
                         break
-                    if not isinstance(request, Keep) or request.is_last:  # else it is not the end of it
-                        self._observer.event(job, noted(outcome, message, worker))
-                        if isinstance(message, PointDone):
-                            self._done.append(message)
+                    self._observer.event(job, noted(outcome, message, worker))
+                    if isinstance(message, PointDone):
+                        self._done.append(message)
                     last = message
             except EOFError:
                 answer = worker.death()

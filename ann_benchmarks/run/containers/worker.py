@@ -19,7 +19,6 @@ from ann_benchmarks.common.numbers import size_text
 from ann_benchmarks.jobs.events import Failure, PointDone, WorkloadDone
 from ann_benchmarks.jobs.job import Job, JobRequest
 from ann_benchmarks.measure.rounds import Enter, Keep
-from ann_benchmarks.measure.turns_taken import is_of_others
 
 from ..process import GRACE_SECONDS
 from ..worker import death_of, failure_of
@@ -129,7 +128,7 @@ class ContainerWorker:
         self._sandbox, self._log, self._facts = sandbox, log, facts or {}
         self._at_end = at_end or ExitStack()
         self.jobs: list[Job] = []
-        self._stores: JobRequest | Keep | None = None  # the request that is carried out, if results follow
+        self._has_results = False  # whether the request that is carried out has any
         self.container: Any = None
         self._socket: Any = None
         self._failure: Failure | None = None
@@ -156,7 +155,7 @@ class ContainerWorker:
             request = Enter(self._noted(request.request))
         elif isinstance(request, JobRequest):
             request = self._noted(request)
-        self._stores = request if isinstance(request, JobRequest | Keep) else None
+        self._has_results = isinstance(request, JobRequest | Keep)
         if self._socket is not None:
             self._socket._sock.sendall(write_request(request))
 
@@ -261,18 +260,13 @@ class ContainerWorker:
             self._theirs.close()
 
     def _store(self, message: Any, attachment: bytes) -> None:
-        """Store a result, if a message is about one.
-
-        In the middle of a race, nothing takes the place of what an earlier one has measured.
-        """
+        """Store a result, if a message is about one."""
         if not isinstance(message, PointDone | WorkloadDone):
             return
-        if self._stores is None or not any(job.is_result(message.path) for job in self.jobs):
+        if not self._has_results or not any(job.is_result(message.path) for job in self.jobs):
             raise ValueError(f"{message.path} is not a result of this container's jobs")
-        is_kept = isinstance(self._stores, Keep) and not self._stores.is_last
-        if not (is_kept and is_of_others(message.path, self._stores.facts)):
-            with atomic_path(message.path) as temporary:
-                temporary.write_bytes(attachment)
+        with atomic_path(message.path) as temporary:
+            temporary.write_bytes(attachment)
 
     def _exactly(self, length: int) -> bytes:
         """Read `length` bytes of what the engine sends: pieces of both streams, each after its header."""
