@@ -28,12 +28,12 @@ from ann_benchmarks.jobs.job import Job, Procedure, Scope
 from ann_benchmarks.jobs.places import value_found_before
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, result_path, write_result
+from ann_benchmarks.run.console import Console
 from ann_benchmarks.run.execute import WorkerPool, first_definitions
 from ann_benchmarks.run.worker import JobOutcome, NoWorker
 from tiers.locked_memory import Ballast
 from tiers.machine import meminfo
 from tiers.options import finalists, find_server
-from tiers.sweep import SweepConsole
 from tiers.tier import Disk, MemoryWatch, SimulatedServer, Tier
 
 from . import test_load_run
@@ -330,7 +330,7 @@ def test_each_tier_has_its_own_jobs(workspace):
 
 def test_a_sweep_says_which_tier_is_begun_and_what_is_wrong(workspace, capsys):
     first, second = planned()
-    console = SweepConsole([first, second], lambda: "the pages are used")
+    console = Console([first, second], lambda: "the pages are used")
     console.started(first)
     console.event(first, NOTE)
     console.event(first, NOTE)
@@ -403,12 +403,8 @@ def test_a_worker_of_one_version_takes_no_job_of_another_that_runs_beside_it():
 
 
 def test_a_job_whose_tier_cannot_be_set_fails_alone(workspace, capsys):
-    class Quiet(SweepConsole):
-        def __init__(self) -> None:
-            super().__init__(planned(), lambda: None)
-
     workers = WorkerPool(start=lambda job: NoWorker("no such tier"))
-    first, second = workers.run(planned(), Quiet())
+    first, second = workers.run(planned(), Console(planned()))
     assert first.failure == second.failure == "no such tier"
 
 

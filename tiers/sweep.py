@@ -9,14 +9,11 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import memory_bytes
-from ann_benchmarks.common.numbers import MB, counted, size_text
-from ann_benchmarks.common.text import say, warn
+from ann_benchmarks.common.numbers import MB, size_text
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.definitions.servers import ONE_SERVER, Servers
-from ann_benchmarks.jobs.events import Event
 from ann_benchmarks.jobs.job import Job, JobRequest
 from ann_benchmarks.measure.rounds import Enter
-from ann_benchmarks.run.console import Console
 from ann_benchmarks.run.process import ProcessWorker
 from ann_benchmarks.run.worker import NoWorker, Terms, Worker
 
@@ -28,37 +25,6 @@ from .tier import CONTAINER, HUGE_PAGES, Disk, SimulatedServer, Tier, TieredServ
 
 ANY_NAME = "ann-benchmarks-tier"  # of groups that are not made
 _PROCESS_BYTES = 256 * MB  # of a container at first, on top of what is to be available
-
-
-class SweepConsole(Console):
-    """Prints what run.py prints, and a line for each tier."""
-
-    def __init__(self, jobs: Sequence[Job], trouble: Callable[[], str | None]) -> None:
-        """Take all jobs, and show the order of their tiers; `trouble` returns what is wrong with one."""
-        super().__init__(jobs)
-        self._trouble = trouble
-        self._said: str | None = None
-        self._tiers = list(dict.fromkeys(str(job.procedure.conditions) for job in jobs))
-        self._current: str | None = None
-        say(f"{counted(len(self._tiers), 'tier')}, in this order: {', '.join(self._tiers)}")
-
-    def started(self, job: Job) -> None:
-        """Say that a definition is begun, and a tier if it is another one."""
-        tier = str(job.procedure.conditions)
-        if tier != self._current:
-            self._current = tier
-            place = f"tier {self._tiers.index(tier) + 1} of {len(self._tiers)}"
-            done = f" ({self._done} of {counted(self._points, 'point')} done{self.left()})"
-            say(f"{place}: {tier}{done if self._points else ''}")
-        super().started(job)
-
-    def event(self, job: Job, event: Event) -> None:
-        """Show an event of a worker."""
-        trouble = self._trouble()
-        if trouble is not None and trouble != self._said:
-            warn(trouble)
-        self._said = trouble
-        super().event(job, event)
 
 
 class Sweep:
@@ -104,9 +70,9 @@ class Sweep:
     def terms(self, job: Job) -> None:
         """Return None: tiers have no containers."""
 
-    def observer(self, jobs: Sequence[Job]) -> SweepConsole:
-        """Return what shows the tier that is begun, and an estimate of the time left."""
-        return SweepConsole(jobs, lambda: self._holding.trouble if self._holding else None)
+    def trouble(self) -> str | None:
+        """Say what went wrong since a tier was set."""
+        return self._holding.trouble if self._holding else None
 
     def _folders(self) -> Sequence[Path]:
         return self._server.folders(self._servers.kind, self._servers.further)
@@ -200,11 +166,8 @@ class ContainerSweep:
             partial(self._keep, tier),
         )
 
-    def observer(self, jobs: Sequence[Job]) -> SweepConsole:
-        """Return what shows the tier that is begun, and an estimate of the time left."""
-        return SweepConsole(jobs, self._trouble)
-
-    def _trouble(self) -> str | None:
+    def trouble(self) -> str | None:
+        """Say what went wrong with a limit."""
         errors = (keeper.error for keeper in self._keepers.values() if keeper is not None)
         return next(filter(None, errors), None)
 

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -52,10 +52,10 @@ from ann_benchmarks.run.command_line import make_parser
 from ann_benchmarks.run.console import summary
 from ann_benchmarks.run.containers.containers import container_locator
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect
-from ann_benchmarks.run.execute import Executor, Workplace
+from ann_benchmarks.run.execute import Executor, WorkerPool
 from ann_benchmarks.run.plan import Plan, forecast, make_plan
 from ann_benchmarks.run.request import Request, read_request, take_url
-from ann_benchmarks.run.whereabouts import Locator, WorkersHere
+from ann_benchmarks.run.whereabouts import Locator
 from ann_benchmarks.run.worker import JobOutcome, Simulation
 from tiers.options import finalists, finals, is_optional, possible_conditions, requested_simulation
 
@@ -93,12 +93,12 @@ def run(request: Request) -> int:
     check_request(request)
     for text in warnings:
         warn(text)
-    with closing(WorkersHere()) as here:
-        return run_checked(request, configs, here)
+    with WorkerPool(request.parallelism, request.time_limit) as pool:
+        return run_checked(request, configs, pool)
 
 
-def run_checked(request: Request, configs: Sequence[Config], here: WorkersHere) -> int:
-    """Do so with options that were checked, and the processes that plug-ins report in."""
+def run_checked(request: Request, configs: Sequence[Config], pool: WorkerPool) -> int:
+    """Do so with options that were checked, in processes of this machine or in containers."""
     engine = None if request.local else connect(OTHER_WAY)
     name, filters = canonical_name(request.dataset), request.filters
     if request.dry_run and not is_present(name):
@@ -133,12 +133,12 @@ def run_checked(request: Request, configs: Sequence[Config], here: WorkersHere) 
     if true_distances is None:
         plan = Plan(scope.builds())
     else:
-        locate = here.locate if engine is None else container_locator(engine, request)
+        where = Locator(pool.locate if engine is None else container_locator(engine, request))
         # Points of another build are not points of this one.
         is_anew = request.force or request.rebuild
-        plan = make_plan(scope, marks, force=is_anew, where=Locator(locate))
+        plan = make_plan(scope, marks, is_anew, where)
         if narrow and not any(job.procedure.conditions is None for job in plan.jobs):
-            plan = make_plan(replace(scope, narrow=narrow), marks, force=is_anew, where=Locator(locate))
+            plan = make_plan(replace(scope, narrow=narrow), marks, is_anew, where)
     for found in filter_sets:
         say(described_filter(found))
     for text in filter(None, [repetition_warning(repeated) if repeated else None, obstacle, *plan.warnings]):
@@ -147,7 +147,7 @@ def run_checked(request: Request, configs: Sequence[Config], here: WorkersHere) 
         print(f"nothing to do: {counted(plan.finished, 'point')} finished before; --force measures again")
         return 0
     if request.dry_run:
-        start = (simulation and simulation.builder) or here.start
+        start = (simulation and simulation.builder) or pool.take
         queries = 0 if true_distances is None else len(true_distances)
         jobs = narrow(plan.jobs) if narrow else plan.jobs
         for line in forecast(jobs, data, queries, start if request.local else None):
@@ -155,7 +155,7 @@ def run_checked(request: Request, configs: Sequence[Config], here: WorkersHere) 
         return 0
     if not request.build_only:
         check_writable(Path(RESULTS_FOLDER))
-    return execute(plan, Executor(request, Workplace(engine, dataset_files(name), simulation, here)), narrow)
+    return execute(plan, Executor(request, pool, simulation, engine, dataset_files(name)), narrow)
 
 
 def check_writable(folder: Path) -> None:
@@ -189,7 +189,7 @@ def execute(plan: Plan, executor: Executor, narrow: Callable[[list[Job]], list[J
             while jobs:
                 first = jobs[0].procedure.conditions
                 group = [job for job in jobs if not narrow or job.procedure.conditions == first]
-                outcomes += executor.run(group, plan.finished, start, simulation.observer)
+                outcomes += executor.run(group, plan.finished, start)
                 jobs = [job for job in jobs if job not in group]
                 jobs = narrow(jobs) if narrow else jobs
     for line in summary(outcomes):

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from ann_benchmarks.common.numbers import KIB, UNKNOWN, counted, duration_text, size_text
@@ -26,7 +26,15 @@ class Console:
     What is to be known of points is said once for all of them, in the end.
     """
 
-    def __init__(self, jobs: Sequence[Job] = ()) -> None:
+    def __init__(self, jobs: Sequence[Job] = (), trouble: Callable[[], str | None] = lambda: None) -> None:
+        """Take all jobs, and show the order of their tiers; `trouble` returns what is wrong with one."""
+        self._trouble = trouble
+        self._said: str | None = None
+        tiers = (job.procedure.conditions for job in jobs)
+        self._tiers = list(dict.fromkeys(str(tier) for tier in tiers if tier is not None))
+        self._tier = ""
+        if self._tiers:
+            say(f"{counted(len(self._tiers), 'tier')}, in this order: {', '.join(self._tiers)}")
         in_turn = any(job.procedure.rounds for job in jobs)  # a race shows the time that is left itself
         self._points = 0 if in_turn else sum(len(job.points) for job in jobs)
         self._done = 0
@@ -36,12 +44,24 @@ class Console:
         self._remarks: list[tuple[str, str]] = []
 
     def started(self, job: Job) -> None:
-        """Say that a definition is begun; where nothing is measured, its worker says if it is built."""
+        """Say that a definition is begun; where nothing is measured, its worker says if it is built.
+
+        Before the first on a tier, the tier is said.
+        """
+        tier = str(job.procedure.conditions or "")
+        if tier and tier != self._tier:
+            place = f"tier {self._tiers.index(tier) + 1} of {len(self._tiers)}"
+            done = f" ({self._done} of {counted(self._points, 'point')} done{self.left()})"
+            say(f"{place}: {tier}{done if self._points else ''}")
+        self._tier = tier
         if not job.execution.build_only:
             say(f"{job.label()}: {counted(len(job.points), 'point')}")
 
     def event(self, job: Job, event: events.Event) -> None:
         """Print what a worker reports."""
+        if (trouble := self._trouble()) and trouble != self._said:
+            warn(trouble)
+        self._said = trouble
         self._done += isinstance(event, events.PointDone | events.WorkloadDone | events.PointFailed)
         if isinstance(event, events.BuildBegun):
             say(f"{job.label()}: building")

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import groupby, islice
 from operator import attrgetter
@@ -18,33 +18,32 @@ from ann_benchmarks.common.errors import NoDefinitionRuns, UserError
 from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.common.text import say, warn
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs.events import Failure, Finished
+from ann_benchmarks.jobs.events import Failure, Finished, Located
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.results.measurement import NOT_INSTALLED
 
 from . import worker as workers
 from .console import Console, describe_work
 from .containers.containers import Containers
+from .process import ProcessWorker
 from .request import Request
 from .rounds import Conductor
-from .whereabouts import WorkersHere
-
-
-@dataclass(frozen=True)
-class Workplace:
-    """Where and under whose eyes jobs run: processes of this machine, or containers."""
-
-    engine: Any  # a Docker client; None: processes of this machine
-    files: Sequence[Path]  # of the dataset, for containers
-    simulation: workers.Simulation | None
-    here: WorkersHere  # processes that are there already
 
 
 class Executor:
-    """Runs jobs at a workplace."""
+    """Runs jobs in processes of this machine, or in containers."""
 
-    def __init__(self, request: Request, workplace: Workplace) -> None:
-        self._request, self._workplace, self.simulation = request, workplace, workplace.simulation
+    def __init__(
+        self,
+        request: Request,
+        pool: "WorkerPool",
+        simulation: workers.Simulation | None,
+        engine: Any = None,
+        files: Sequence[Path] = (),
+    ) -> None:
+        """Take the processes of this machine, or a Docker client and the files of the dataset."""
+        self._request, self._pool, self.simulation = request, pool, simulation
+        self._engine, self._files = engine, files
         self._missing: dict[str, str] = {}  # algorithms that are not installed, with their folders
 
     def run(
@@ -52,21 +51,19 @@ class Executor:
         jobs: Sequence[Job],
         finished: int,
         start: Callable[[Job], workers.Worker] | None = None,
-        observer: Callable[[Sequence[Job]], workers.Observer] = Console,
     ) -> list[workers.JobOutcome]:
         """Run jobs; `finished` points were done before; `start` begins a worker in its own way."""
-        request, place = self._request, self._workplace
+        request, simulation, pool = self._request, self.simulation, self._pool
         # Algorithms were named: one that is not available is an error.
         is_named = bool(request.algorithm) and not request.skips_unavailable
         with ExitStack() as stack:
             containers: Containers | None = None
-            if place.engine is not None:
-                containers = Containers(place.engine, request, place.files, place.simulation)
+            if self._engine is not None:
+                containers = Containers(self._engine, request, self._files, simulation)
                 start = stack.enter_context(containers).start
             if start is not None:
-                place.here.close()  # jobs have others
-            pool = WorkerPool(request.parallelism, request.time_limit, start=start or place.here.start)
-            stack.enter_context(pool)
+                pool.end_idle()
+                pool = stack.enter_context(WorkerPool(request.parallelism, request.time_limit, start))
             requested = {"filters": request.answered_filters, "payload": request.columns}
             needs = tuple(need for need, value in requested.items() if value)
             check = partial(pool.check, needs=needs) if containers is None else containers.check
@@ -89,14 +86,14 @@ class Executor:
                     say(str(containers))
             say(describe_work(jobs, finished))
             rounds = jobs[0].procedure.rounds if jobs else None
-            shown = observer(jobs)
+            shown = Console(jobs, simulation.trouble if simulation else lambda: None)
             stack.callback(shown.ended)
             if rounds is None or jobs[0].execution.build_only:
                 return failed + pool.run(jobs, shown)
             # Contenders share a process and its server, or a container.
             home = attrgetter("definition.version" if containers is None else "definition.docker_tag")
             resumes = containers is None and not (request.force or request.rebuild)
-            conductor = Conductor(start or pool.take, home, request.time_limit, rounds, shown, resumes)
+            conductor = Conductor(pool.take, home, request.time_limit, rounds, shown, resumes)
             return failed + conductor.run(jobs)
 
     def _note_missing(self, jobs: Sequence[Job]) -> list[Job]:
@@ -117,13 +114,12 @@ class WorkerPool:
         self,
         parallelism: int = 1,
         timeout: float | None = None,
-        *,
-        start: Callable[[Job], workers.Worker],
+        start: Callable[[Job], workers.Worker] | None = None,
     ):
-        """Take the seconds that a job may take, and what starts a worker for one."""
+        """Take the seconds that a job may take, and what starts a worker for one; None: processes here."""
         self.parallelism = parallelism
         self.timeout = timeout
-        self.start = start
+        self.start = start or _start_process
         self.idle: list[workers.Worker] = []
         self.idle_under: Any = None  # what the idle ones were started for
         self.busy: dict[workers.Worker, workers.JobOutcome] = {}
@@ -141,14 +137,24 @@ class WorkerPool:
         for worker in workers:
             worker.stop()
 
+    def ask(self, question: workers.Question) -> Any:
+        """Have a plug-in answer a question, in a worker that is then there for its jobs."""
+        job = Job(question.definition, [], "", 0)
+        worker = self.take(job)
+        self.busy[worker] = workers.JobOutcome(job)
+        answer = workers.ask(worker, question)
+        self._release(worker, answer)
+        return answer
+
+    def locate(self, definition: Definition) -> Located | Failure:
+        """Return where a plug-in would measure."""
+        answer: Located | Failure = self.ask(workers.Question(definition, workers.LOCATION))
+        return answer
+
     def check(self, definition: Definition, needs: tuple[str, ...]) -> Failure | None:
         """Return why the plug-in cannot be imported or lacks something that it needs; None if all is well."""
         needs += (definition.servers.kind or "server",)
-        job = Job(definition, [], "", 0)
-        worker = self.take(job)
-        self.busy[worker] = workers.JobOutcome(job)
-        answer = workers.ask(worker, workers.Question(definition, workers.CHECK, needs))
-        self._release(worker, answer)
+        answer = self.ask(workers.Question(definition, workers.CHECK, needs))
         return answer if isinstance(answer, Failure) else None
 
     def run(self, jobs: Sequence[Job], observer: workers.Observer) -> list[workers.JobOutcome]:
@@ -175,10 +181,14 @@ class WorkerPool:
         """
         under = _started_for(job)
         if under != self.idle_under:
-            while self.idle:
-                self.idle.pop().end()
+            self.end_idle()
             self.idle_under = under
         return self.idle.pop() if self.idle else self.start(job)
+
+    def end_idle(self) -> None:
+        """End those that nothing is carried out in."""
+        while self.idle:
+            self.idle.pop().end()
 
     def _attend(
         self, worker: workers.Worker, outcome: workers.JobOutcome, observer: workers.Observer
@@ -203,16 +213,20 @@ class WorkerPool:
         if answer is not None:
             self._release(worker, answer)
 
-    def _release(self, worker: workers.Worker, answer: Finished | Failure) -> None:
+    def _release(self, worker: workers.Worker, answer: Finished | Located | Failure) -> None:
         """Keep a worker for more, unless it failed: who knows what that left behind in it.
 
         Nor is one kept that was started for something else than is needed now, as next to another.
         """
         is_needed = _started_for(self.busy.pop(worker).job) == self.idle_under
-        if isinstance(answer, Finished) and worker.is_reusable and is_needed:
+        if not isinstance(answer, Failure) and worker.is_reusable and is_needed:
             self.idle.append(worker)
         else:
             worker.end()
+
+
+def _start_process(job: Job) -> ProcessWorker:
+    return ProcessWorker(version=job.definition.version or None)
 
 
 def _started_for(job: Job) -> tuple[Any, ...]:

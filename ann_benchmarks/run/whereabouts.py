@@ -1,4 +1,4 @@
-"""Where jobs would run, as far as it is known before: reported by plug-ins, in processes for the jobs."""
+"""Where jobs would run, as far as it is known before: reported by plug-ins."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,9 +8,6 @@ from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Failure, Located
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.results.environment import add_settings
-
-from .process import ProcessWorker
-from .worker import LOCATION, Question, Worker, ask
 
 SECONDS = 120
 
@@ -42,44 +39,3 @@ class Locator:
         facts, conditions = self._known[key], job.procedure.conditions
         facts = add_settings(facts, definition.settings, definition.varied)
         return {**facts, **(conditions.facts if conditions else {}), **job.facts_of_servers} if facts else {}
-
-
-class WorkersHere:
-    """Processes of this machine that report where jobs would run, and are then there for these jobs.
-
-    To start one takes longer than to ask it.
-    """
-
-    def __init__(self) -> None:
-        self._kept: dict[str, ProcessWorker] = {}  # by the version that plug-ins use in it
-
-    def locate(self, definition: Definition) -> Located | Failure:
-        """Have a process report it."""
-        worker = self._taken(definition)
-        try:
-            answer = ask(worker, Question(definition, LOCATION))
-        except BaseException:
-            worker.stop()
-            raise
-        if isinstance(answer, Located):
-            self._kept[definition.version] = worker
-            return answer
-        worker.end()
-        return Failure(getattr(answer, "text", "no answer"))
-
-    def start(self, job: Job) -> Worker:
-        """Return a process for a job, which is the caller's from now on."""
-        return self._taken(job.definition)
-
-    def close(self) -> None:
-        """End those that no job has taken."""
-        left = [*self._kept.values()]
-        self._kept = {}
-        for worker in left:
-            worker.ask_to_end()
-        for worker in left:
-            worker.stop()
-
-    def _taken(self, definition: Definition) -> ProcessWorker:
-        kept = self._kept.pop(definition.version, None)
-        return kept or ProcessWorker(version=definition.version or None)

@@ -237,8 +237,8 @@ class Simulation(Protocol):
     def terms(self, job: Job) -> "Terms | None":
         """Return what a job's container gets instead of what all others get."""
 
-    def observer(self, jobs: Sequence[Job]) -> Observer:
-        """Return who shows the user how these jobs go."""
+    def trouble(self) -> str | None:
+        """Say what is wrong with the conditions that are brought about now, if something is."""
 
 
 @dataclass(frozen=True)
