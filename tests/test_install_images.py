@@ -20,11 +20,9 @@ from .programs import ROOT, write_config
 pytestmark = pytest.mark.thorough
 
 
-def rows(output: str) -> dict[str, list[str]]:
-    """The table's rows by the image's name, split at spaces; the versions are joined."""
-    _, found, text = output.partition("image  ")
-    assert found, output
-    return {line.split()[0]: line.split(maxsplit=5)[1:] for line in text.splitlines()[1:]}
+def states(output: str) -> dict[str, str]:
+    """What became of each image that was built, by its name."""
+    return dict(re.findall(r"^(\S+): ((?:built|unchanged) .*)$", output, re.MULTILINE))
 
 
 def only_error(done: "subprocess.CompletedProcess[str]") -> str:
@@ -47,21 +45,19 @@ def test_a_build_its_log_its_labels_and_the_table(plugins: ScratchPlugins) -> No
     assert done.returncode == 0, done.stderr
     assert plugins.output(name, "cat", "/greeting") == "hello you default via http://127.0.0.1:9\n"
     image = f"ann-benchmarks-{name}"
-    begun, ended, *_ = done.stdout.splitlines()
+    begun, ended = done.stdout.splitlines()
     assert begun == f"{image}: begun, its log is logs/install/{image}.log"
     assert re.fullmatch(rf"{image}: built in \d+\.\d s, \d+ MB", ended)
-    state, size, own, seconds, versions = rows(done.stdout)[image]
-    assert (state, own, versions) == ("built", "5", "-") and int(size) > 50 and float(seconds) > 0
     labels = plugins.image(name).labels
     assert labels["ann-benchmarks.base"] == DEBIAN
     assert labels["ann-benchmarks.build-args"] == '{"FROM_ENVIRONMENT": "you", "GREETING": "hello"}'
     log = plugins.log(name)
     assert "RUN echo" in log and "Successfully built" in log and "\x1b" not in log
     again = plugins.install(*arguments, FROM_ENVIRONMENT="you")
-    assert rows(again.stdout)[image][0] == "unchanged"
+    assert states(again.stdout)[image].startswith("unchanged")
     assert plugins.log(name).count("Successfully built") == 1
     anew = plugins.install(*arguments, "--no-cache", FROM_ENVIRONMENT="you")
-    assert rows(anew.stdout)[image][0] == "built"
+    assert states(anew.stdout)[image].startswith("built")
 
 
 def test_a_failing_build_stops_no_other(plugins: ScratchPlugins) -> None:
@@ -72,9 +68,7 @@ def test_a_failing_build_stops_no_other(plugins: ScratchPlugins) -> None:
     assert line == (
         f"failed: ann-benchmarks-{bad}: step 2/5 ended with status 3: E: no package of that name (see {log})"
     )
-    states = rows(done.stdout)
-    assert states[f"ann-benchmarks-{bad}"][:3] == ["failed", "-", "-"]
-    assert states[f"ann-benchmarks-{good}"][0] == "built"
+    assert [*states(done.stdout)] == [f"ann-benchmarks-{good}"]
     assert "first" in plugins.log(bad) and "later" in plugins.log(bad)
 
 
@@ -86,7 +80,7 @@ def test_what_is_made_of_a_failed_image_is_not_tried(plugins: ScratchPlugins) ->
     assert f"ann-benchmarks-{above}: not built, since ann-benchmarks-{bad} failed" in done.stderr
     (plugins.folder / bad / "Dockerfile").write_text(f"FROM {DEBIAN}\nRUN true\n")
     done = plugins.install("--algorithm", above, "--proc", "2")
-    assert [*rows(done.stdout)] == [f"ann-benchmarks-{bad}", f"ann-benchmarks-{above}"]
+    assert [*states(done.stdout)] == [f"ann-benchmarks-{bad}", f"ann-benchmarks-{above}"]
 
 
 def test_a_tag_and_a_file_as_build_argument(plugins: ScratchPlugins) -> None:
@@ -98,7 +92,7 @@ def test_a_tag_and_a_file_as_build_argument(plugins: ScratchPlugins) -> None:
     for version, value in (("1.0", "1.0"), ("file", "./the file_1.deb")):
         done = plugins.install("--algorithm", f"{name}:{version}", "--build-arg", f"PACKAGE={value}")
         assert done.returncode == 0, done.stderr
-        assert [*rows(done.stdout)] == [f"ann-benchmarks-{name}:{version}"]
+        assert [*states(done.stdout)] == [f"ann-benchmarks-{name}:{version}"]
         assert plugins.log(f"{name}:{version}")
     assert plugins.output(f"{name}:1.0", "sh", "-c", "cat /name; ls /packages") == "1.0\nDockerfile\n"
     assert plugins.output(f"{name}:file", "cat", "/name", "/packages/the file_1.deb") == (
@@ -121,7 +115,7 @@ def test_certificates_reach_the_build(plugins: ScratchPlugins) -> None:
     assert plugins.output(name, "cat", "/number") == "3\n"
     assert plugins.output(name, "cat", "/bundle").count("BEGIN CERTIFICATE") == 3
     done = plugins.install("--algorithm", name, SSL_CERT_FILE="", REQUESTS_CA_BUNDLE="own.pem")
-    assert rows(done.stdout)[f"ann-benchmarks-{name}"][0] == "unchanged"
+    assert states(done.stdout)[f"ann-benchmarks-{name}"].startswith("unchanged")
 
 
 def test_two_at_a_time(plugins: ScratchPlugins) -> None:
@@ -143,15 +137,7 @@ def test_two_at_a_time(plugins: ScratchPlugins) -> None:
     done = plugins.install("--proc", "2")
     server.close()
     assert done.returncode == 0, done.stderr
-    assert sorted(rows(done.stdout)) == [f"ann-benchmarks-{name}" for name in names]
-
-
-def test_layers_in_common_are_built_once(plugins: ScratchPlugins) -> None:
-    common = f"RUN sleep 2; echo {plugins.prefix}; head -c 16 /dev/urandom | od > /random"
-    names = [plugins.add(name, common, "RUN true", f"RUN echo {name}") for name in ("one", "two")]
-    done = plugins.install("--proc", "2")
-    assert done.returncode == 0, done.stderr
-    assert len({plugins.output(name, "cat", "/random") for name in names}) == 1
+    assert sorted(states(done.stdout)) == [f"ann-benchmarks-{name}" for name in names]
 
 
 def add_config(plugins: ScratchPlugins, name: str, body: str) -> None:
@@ -173,13 +159,13 @@ class Plugin(BaseANN):
     done = plugins.install("--base", "debootstrap")
     assert f"ann-benchmarks-{bad}: {bad}-algorithm does not work in it: " in only_error(done)
     assert "nonesuch" in done.stderr
-    table = rows(done.stdout)
-    assert table[f"ann-benchmarks-{good}"][-1] == "postgres 17.6, vector 0.8.0"
-    assert table[f"ann-benchmarks-{bad}"][0] == "failed"
-    assert table[BASE][0] == table[DEBIAN][0] == "unchanged"  # what the plug-ins start from
+    said = states(done.stdout)
+    assert said[f"ann-benchmarks-{good}"].endswith(" MB, postgres 17.6, vector 0.8.0")
+    assert f"ann-benchmarks-{bad}" not in said
+    assert said[BASE].startswith("unchanged") and DEBIAN not in said  # what the plug-ins start from
     done = plugins.install("--base", "debootstrap", "--algorithm", f"{good}-algorithm")
     assert done.returncode == 0 and f"ann-benchmarks-{bad}" not in done.stdout
-    assert rows(done.stdout)[BASE][-1] == "-"  # nobody asks it for the algorithm
+    assert states(done.stdout)[BASE].endswith(" MB")  # nobody asks it for the algorithm
     labels = plugins.image(good).labels
     assert labels["ann-benchmarks.base"] == DEBIAN and labels["ann-benchmarks.build-args"] == "{}"
 

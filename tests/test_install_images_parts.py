@@ -21,7 +21,7 @@ from ann_benchmarks.installing.context import (
     read_dockerfile,
     write_context,
 )
-from ann_benchmarks.installing.images import BUILT, FAILED, ImageOutcome, apt_mirror, table
+from ann_benchmarks.installing.images import apt_mirror
 from ann_benchmarks.installing.main import main
 
 
@@ -130,7 +130,7 @@ def test_what_each_is_built_with(folder: Path) -> None:
         catalog(folder).specs("base:1")
     written(folder / "a/Dockerfile", "FROM ann-benchmarks-b\n")
     written(folder / "b/Dockerfile", "FROM ann-benchmarks-a:latest\n")
-    with pytest.raises(UserError, match="made of each other: ann-benchmarks-a, ann-benchmarks-b"):
+    with pytest.raises(UserError, match="made of each other: ann-benchmarks-"):
         catalog(folder).specs("a")
 
 
@@ -289,11 +289,10 @@ def test_the_context_is_the_same_for_the_same_files(tmp_path: Path) -> None:
 
 
 def test_why_a_build_failed(tmp_path: Path) -> None:
-    steps: list[str] = []
     status = "The command '/bin/sh -c x' returned a non-zero code: 100"
 
     def why(output: str, message: str = status) -> str:
-        with BuildLog(tmp_path / "x.log", steps.append) as log:
+        with BuildLog(tmp_path / "x.log") as log:
             log.write("Step 1/2 : FROM x\nE: of another step\n")
             for letter in "Step 2/2 : RUN y\n" + output:
                 log.write(letter)
@@ -304,21 +303,7 @@ def test_why_a_build_failed(tmp_path: Path) -> None:
     assert why("10%\r100%\nlast\n\nRemoving intermediate container 1\n").endswith("status 100: last")
     assert why("") == f"step 2/2: {status}"
     assert why("x\n", "COPY failed:\nno such file") == "step 2/2: COPY failed: no such file"
-    assert steps[:2] == ["step 1/2: FROM x", "step 2/2: RUN y"]
     assert (tmp_path / "x.log").read_text().endswith("COPY failed:\nno such file\n")
-
-
-def test_the_table() -> None:
-    versions = {"postgres": "17.6", "vector": "1"}
-    outcomes = [
-        ImageOutcome("ann-benchmarks-x", BUILT, 12.34, 1_234_000_000, 2_000_000, versions),
-        ImageOutcome("y", FAILED),
-    ]
-    assert table(outcomes) == [
-        "image             state      MB  own MB  seconds  versions",
-        "ann-benchmarks-x  built   1,177       2     12.3  postgres 17.6, vector 1",
-        "y                 failed      -       -      0.0  -",
-    ]
 
 
 # Debian

@@ -3,7 +3,7 @@
 import re
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,11 +36,10 @@ def log_path(image: str) -> Path:
 class BuildLog:
     """Takes what one build prints, in pieces, and writes it line by line; begun anew."""
 
-    def __init__(self, path: Path, on_step: Callable[[str], None]) -> None:
-        """Write to `path`; `on_step` is called with each step as it begins."""
+    def __init__(self, path: Path) -> None:
+        """Write to `path`."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("w", encoding="utf-8")
-        self._on_step = on_step
         self._pending = ""
         self._step = ""  # its number and the number of all
         self.instruction = ""  # the step's line in the Dockerfile
@@ -67,7 +66,6 @@ class BuildLog:
         if match := _STEP.match(line):
             self._step, self.instruction = f"step {match[1]}/{match[2]}", match[3]
             self._output = []
-            self._on_step(f"{self._step}: {self.instruction}")
         elif line.strip() and not line.lstrip().startswith(_ENGINE):
             self._output.append(line.strip())
 
@@ -108,12 +106,11 @@ class ImageBuild:
         self._response: Any = None
         self._is_aborted = threading.Event()
 
-    def run(self, on_step: Callable[[str], None]) -> None:
+    def run(self) -> None:
         """Build the image; BuildFailed says why it could not be, BuildAborted that it was not to be."""
-        path = log_path(self.spec.image)
         with (
             tempfile.TemporaryFile() as context,
-            BuildLog(path, on_step) as log,
+            BuildLog(log_path(self.spec.image)) as log,
         ):
             log.write(f"{self.spec.dockerfile} with {self.spec.arguments}\n")
             try:

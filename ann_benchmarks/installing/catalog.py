@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from ann_benchmarks.common import VERSION
@@ -32,7 +33,6 @@ class ImageSpec:
     arguments: BuildArguments
     base: str  # what it starts from
     needs: tuple[str, ...]  # those of this project's images that it is made of
-    beginning: str  # images with the same have layers in common
     labels: Mapping[str, str]
     definitions: tuple[Definition, ...]  # what is to work in it, one of each plug-in
 
@@ -87,7 +87,7 @@ class ImageCatalog:
         dockerfiles: dict[str, Dockerfile] = {}
         for image in list(chosen):
             needed: dict[str, Dockerfile] = {}
-            self._collect(image, needed, ())
+            self._collect(image, needed)
             missing = [
                 f"--build-arg {name}=./FILE.deb with {what}"
                 for file in needed.values()
@@ -103,9 +103,14 @@ class ImageCatalog:
                 del chosen[image]
         declared = {name for dockerfile in dockerfiles.values() for name in dockerfile.arguments}
         check_used(self.given, declared)
+        needs = {image: self._needs(image, file) for image, file in dockerfiles.items()}
+        try:
+            order = [*TopologicalSorter(needs).static_order()]
+        except CycleError as error:
+            raise UserError(f"these images are made of each other: {', '.join(error.args[1])}") from None
         return [
-            self._spec(image, dockerfile, *((tag, definitions) if image in chosen else (None, None)))
-            for image, dockerfile in dockerfiles.items()
+            self._spec(image, dockerfiles[image], *((tag, definitions) if image in chosen else (None, None)))
+            for image in order
         ]
 
     def _find(self, name: str) -> tuple[str, list[Definition] | None]:
@@ -132,16 +137,12 @@ class ImageCatalog:
             f"unknown algorithm '{name}'; {closest(name, [*known_names, *self.plugins, BASE_FOLDER])}"
         )
 
-    def _collect(self, image: str, into: dict[str, Dockerfile], path: tuple[str, ...]) -> None:
-        """Put an image's Dockerfile behind those of the images that it needs."""
-        if image in path:
-            raise UserError(f"these images are made of each other: {', '.join(path)}")
-        if image in into:
-            return
-        dockerfile = read_dockerfile(self.files[image])
-        for needed in self._needs(image, dockerfile):
-            self._collect(needed, into, (*path, image))
-        into[image] = dockerfile
+    def _collect(self, image: str, into: dict[str, Dockerfile]) -> None:
+        """Put an image's Dockerfile, and those of the images that it needs, into a mapping."""
+        if image not in into:
+            into[image] = read_dockerfile(self.files[image])
+            for needed in self._needs(image, into[image]):
+                self._collect(needed, into)
 
     def _needs(self, image: str, dockerfile: Dockerfile) -> list[str]:
         bases = dockerfile.bases(self._arguments(image, dockerfile).values)
@@ -181,7 +182,6 @@ class ImageCatalog:
             arguments=arguments,
             base=base,
             needs=tuple(self._needs(image, dockerfile)),
-            beginning=f"{base}\n{dockerfile.beginning}",
             labels=labels,
             definitions=tuple(self._definitions_for(image, folder) if definitions is None else definitions),
         )

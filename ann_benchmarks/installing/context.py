@@ -104,7 +104,6 @@ class Dockerfile:
     values: Mapping[str, str]  # of the ARGs, by default
     defaults: Mapping[str, str]  # those before the first FROM alone
     packages: Mapping[str, str]  # ARGs for which a file has to be given, and what it is
-    beginning: str  # of the last stage, up to its second RUN: images with the same have layers in common
 
     @property
     def arguments(self) -> frozenset[str]:
@@ -129,16 +128,10 @@ def read_dockerfile(path: Path) -> Dockerfile:
     stages: list[tuple[str, str]] = []
     arguments: dict[str, str] = {}
     defaults: dict[str, str] = {}
-    beginning: list[str] = []
-    runs = 0
     try:
         text = path.read_text(encoding="utf-8")
         for word, rest in _instructions(text):
-            if runs < 2:
-                beginning.append(f"{word} {rest}")
-            runs += word == "RUN"
             if word == "FROM":
-                beginning, runs = [], 0
                 image, *name = [part for part in rest.split() if not part.startswith("--")]
                 stages.append((image, name[1] if len(name) == 2 else ""))
             elif word == "ARG":
@@ -150,7 +143,7 @@ def read_dockerfile(path: Path) -> Dockerfile:
     if not stages:
         raise UserError(f"{path} has no FROM line")
     packages = dict(_PACKAGE.findall(text))
-    return Dockerfile(tuple(stages), arguments, defaults, packages, "\n".join(beginning))
+    return Dockerfile(tuple(stages), arguments, defaults, packages)
 
 
 def _instructions(text: str) -> Iterator[tuple[str, str]]:

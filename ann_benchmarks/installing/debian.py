@@ -8,7 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -70,7 +70,7 @@ def check_can_make() -> None:
         )
 
 
-def make_debian(client: Any, mirror: str | None, bundle: Path | None, on_step: Callable[[str], None]) -> None:
+def make_debian(client: Any, mirror: str | None, bundle: Path | None) -> None:
     """Make Debian with debootstrap in a temporary folder and import it; nothing else is left behind."""
     check_can_make()
     archive = archive_address(mirror)
@@ -88,15 +88,12 @@ def make_debian(client: Any, mirror: str | None, bundle: Path | None, on_step: C
             for line in program.stdout:
                 log.write(line)
                 log.flush()
-                if line.startswith("I: "):
-                    on_step(line[3:].strip())
-                elif line.strip():
+                if line.strip() and not line.startswith("I: "):
                     last = line.strip()
             if program.wait() != 0:
                 with suppress(OSError):
                     log.write((root / "debootstrap" / "debootstrap.log").read_text(errors="replace"))
                 raise UserError(_failure(last or f"status {program.returncode}", archive, path))
-        on_step("import")
         _configure(root, archive)
         _import(client, root, archive)
 
