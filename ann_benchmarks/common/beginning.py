@@ -9,12 +9,10 @@ import sys
 def begin() -> None:
     """Begin a command, before its other imports. Until run_command, signals end it without a word."""
     sys.excepthook = _report_uncaught
-    from .command import check_threads, end_silently, keep_caches, open_streams
+    from .command import end_silently, open_streams
 
     end_silently()
     open_streams()
-    keep_caches()
-    check_threads()
 
 
 def _report_uncaught(kind, error, trace):  # type: ignore[no-untyped-def]  # without an import for its types

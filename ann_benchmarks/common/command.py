@@ -1,24 +1,20 @@
 """What every command has: its streams, the signals that end it, and what it says of its end."""
 
 import errno
-import io
 import os
-import resource
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from .errors import UserError, one_line, shortage
 from .layout import rename_commands
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MOMENT = 0.01  # s
-_MANY_PROCESSES = 4096  # a limit that leaves room for the threads of libraries
 
 _is_waiting = False
 _came: int | None = None  # while signals were to wait
@@ -37,112 +33,21 @@ class Ended(KeyboardInterrupt):
         self.number = number
 
 
-class OutputError(OSError):
-    """Standard output takes nothing more."""
-
-
 def end_silently() -> None:
     """Have signals end this process as they end any program, without a word."""
     _handle(signal.SIG_DFL)
 
 
 def open_streams() -> None:
-    """Have standard streams, also where the caller has closed some, so that no other file gets their numbers.
-
-    Messages that standard error does not take are lost, for which no work is given up. Where standard output
-    takes nothing, OutputError says so.
-    """
+    """Have standard streams, also where the caller has closed some: no other file may get their numbers."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number, which is this
     sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115
-    sys.stdout = _opened(_Output(1, "w", closefd=False), sys.stdout)
-    sys.stderr = _opened(_Messages(2, "w", closefd=False), sys.stderr)
-
-
-class _Output(io.FileIO):
-    _failure: OutputError | None = None
-
-    def write(self, data: Any) -> Any:
-        try:
-            return super().write(data)
-        except OSError as error:
-            self._failure = OutputError(error.errno, error.strerror)
-            raise self._failure from None
-
-    def flush(self) -> None:
-        super().flush()
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure  # once more: argparse has taken no notice of it
-
-
-class _Messages(io.FileIO):
-    def write(self, data: Any) -> Any:
-        try:
-            return super().write(data)
-        except OSError:
-            return len(data)
-
-
-def _opened(raw: io.FileIO, like: Any) -> IO[str]:
-    """Open a stream as Python has opened it, or would have."""
-    is_error = raw.fileno() == 2
-    if like is not None:
-        like.flush()
-    is_unbuffered = getattr(like, "write_through", False)  # python -u
-    return io.TextIOWrapper(
-        raw if is_unbuffered else io.BufferedWriter(raw),
-        encoding=getattr(like, "encoding", None),
-        errors="backslashreplace" if is_error else getattr(like, "errors", None),
-        line_buffering=is_error or raw.isatty(),
-        write_through=is_unbuffered,
-    )
-
-
-def keep_caches() -> None:
-    """Have matplotlib keep its caches in data/ where the home folder cannot be written.
-
-    It would make a temporary folder for each process, which a killed one leaves behind.
-    """
-    if "MPLCONFIGDIR" not in os.environ and not _has_places_for_caches():
-        os.environ["MPLCONFIGDIR"] = str(Path.cwd() / "data" / "matplotlib")
-
-
-def _has_places_for_caches() -> bool:
-    names = {"XDG_CONFIG_HOME": "~/.config", "XDG_CACHE_HOME": "~/.cache"}
-    try:
-        folders = [Path(os.environ.get(name) or usual).expanduser() for name, usual in names.items()]
-    except RuntimeError:  # this account has no home
-        return False
-    return all(_can_be_written(folder / "matplotlib") for folder in folders)
-
-
-def _can_be_written(folder: Path) -> bool:
-    """Whether a folder can be written, or made."""
-    while not os.access(folder, os.F_OK) and folder != folder.parent:
-        folder = folder.parent
-    return os.access(folder, os.W_OK | os.X_OK)
-
-
-def check_threads() -> None:
-    """Raise RuntimeError where a low limit (ulimit -u) allows no thread for each core.
-
-    Libraries start those when they are imported; without them, they end the process with words of their own.
-    """
-    limit, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    if limit == resource.RLIM_INFINITY or limit > _MANY_PROCESSES:
-        return
-    from .host import usable_cores
-
-    end = threading.Event()
-    try:
-        for _ in range(usable_cores()):
-            threading.Thread(target=end.wait, daemon=True).start()
-    finally:
-        end.set()
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
 
 
 @contextmanager
@@ -239,15 +144,13 @@ def report_end(error: BaseException) -> int:
         word = "interrupted" if number == signal.SIGINT else "terminated"
         print(f"{word}; {getattr(error, 'outlook', Ended.outlook)}", file=sys.stderr)
         return 128 + number
-    if isinstance(error, OutputError | BrokenPipeError):
+    if isinstance(error, OSError) and error.errno in (errno.EPIPE, errno.ENOSPC):
         # What is still to be written would fail again when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         with suppress(OSError):
             sys.stdout.flush()
-        if error.errno == errno.EPIPE:
-            return 0  # the reader (head, less) has gone; nothing is left to say to it
-        print(f"error: cannot write to standard output: {error.strerror}", file=sys.stderr)
-        return 1
+    if isinstance(error, BrokenPipeError):
+        return 0  # the reader (head, less) has gone; nothing is left to say to it
     text = str(error) if isinstance(error, UserError) else shortage(error)
     if text is None and isinstance(error, OSError):
         # What the system refuses is not ours to foresee everywhere: a name, a right, a disk.

@@ -2,9 +2,7 @@
 
 import difflib
 import errno
-import os
 import re
-import resource
 from collections.abc import Iterable
 
 LONGEST_LINE = 1000  # characters of a message
@@ -57,11 +55,6 @@ _SHORTAGES = {
     errno.ENOSPC: ("the disk is full", "free some space and run again"),
     errno.EDQUOT: ("the disk's quota is used up", "free some space and run again"),
 }
-# As libraries put it, in an ImportError where one of their own cannot be loaded.
-_IN_WORDS = {os.strerror(code): code for code in _SHORTAGES} | {
-    "failed to map segment": errno.ENOMEM,
-    "can't start new thread": errno.EAGAIN,
-}
 
 
 def shortage(error: BaseException | None) -> str | None:
@@ -72,20 +65,13 @@ def shortage(error: BaseException | None) -> str | None:
             code, detail = errno.ENOMEM, " ".join(str(error).split())
         elif isinstance(error, OSError) and error.errno in _SHORTAGES:
             code, detail = error.errno, str(error.filename or "")
-        elif isinstance(error, SystemError) and _is_memory_limited():
-            code = errno.ENOMEM  # Python's own error where an allocation of its own has failed
-        elif isinstance(error, ImportError | OSError | RuntimeError):
-            code = next((code for words, code in _IN_WORDS.items() if words in str(error)), None)
+        elif isinstance(error, RuntimeError) and str(error) == "can't start new thread":
+            code = errno.EAGAIN
         if code is not None:
             what, advice = _SHORTAGES[code]
             return f"{what}{f' ({detail})' if detail else ''}: {advice}"
         error = error.__cause__ or error.__context__
     return None
-
-
-def _is_memory_limited() -> bool:
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return limit != resource.RLIM_INFINITY
 
 
 def closest(word: object, known: Iterable[str]) -> str:
