@@ -193,7 +193,7 @@ class ContainerWorker:
         if status == 128 + signal.SIGKILL:
             return Failure("the container was killed from outside")
         if status > 128:
-            return death_of(128 - status, "")
+            return death_of(128 - status, "the stack of the crash is above")
         said = " ".join((state.get("Error") or self._log.last_line).split())
         return Failure(f"the container ended by itself with status {status}: {said or 'it said nothing'}")
 
