@@ -147,18 +147,6 @@ def test_nothing_is_copied_where_what_plugins_share_cannot_be(checkout, definiti
     assert files(checkout) == before
 
 
-def test_what_ann_benchmarks_would_not_say_is_noted(checkout, definitions, capsys):
-    plugin(checkout / ALGORITHMS, "other", "one-more")
-    (definitions / "two/Dockerfile").unlink()
-    export(checkout, definitions)
-    notes = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: ")]
-    assert notes == [
-        "note: 'one-more' is an algorithm of one and of other: ann-benchmarks runs only one of them; remove"
-        " the other folder",
-        "note: two has no Dockerfile: it runs there with --local only",
-    ]
-
-
 def test_only_a_checkout_of_ann_benchmarks_is_taken(tmp_path, checkout, definitions):
     with pytest.raises(
         UserError, match=r"nowhere must be a checkout of ann-benchmarks, but has no install\.py"

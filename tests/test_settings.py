@@ -61,13 +61,6 @@ def test_what_is_no_setting_is_refused(text: str) -> None:
         read_setting(text)
 
 
-def test_there_are_not_too_many_combinations() -> None:
-    numbers = ",".join(map(str, range(100)))
-    assert len(apply_settings([PLAIN], [read_setting(f"a={numbers}"), read_setting("jit=on")])) == 100
-    with pytest.raises(UserError, match="--setting: 200 combinations of values are more than 100"):
-        apply_settings([PLAIN], [read_setting(f"a={numbers}"), read_setting("jit=on,off")])
-
-
 def test_each_combination_is_a_contender_that_is_named_by_what_differs() -> None:
     settings = [("jit", ["on", "off"]), ("work_mem", ["64 MB"]), ("io_method", ["a/b", "sync"])]
     found = apply_settings([PLAIN], settings)

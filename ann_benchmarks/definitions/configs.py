@@ -1,8 +1,7 @@
 """config.yml files: found, read and checked; a mistake is named with its file, line and key."""
 
-import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ TEXT_KEYS = ("name", "module", "constructor", "docker_tag")
 DEFINITION_KEYS = (*TEXT_KEYS, "base_args", "run_groups", "more_run_groups", "disabled")
 # A key that a run group may have is added here and read in definitions.py.
 RUN_GROUP_KEYS = ("args", "arg_groups", "query_args", "query_arg_groups", "datasets", "rows", "filtered")
-MOST_POINTS = 100_000  # of all run groups of one file, after their arguments have been expanded
 OWN_INDEX = "your_index_today"  # the algorithm that makes the index which a table has already
 _MODULE = re.compile(r"[\w-]+(\.[\w-]+)*")
 
@@ -34,6 +32,14 @@ class Config:
         """Names of the algorithms, each once, in the order of the file."""
         lists = (entries for metrics in self.entries.values() for entries in metrics.values())
         return list(dict.fromkeys(entry["name"] for entries in lists for entry in entries))
+
+    def changed(self, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> "Config":
+        """Return it with other definitions for each point type and metric."""
+        entries = {
+            point_type: {metric: change(definitions) for metric, definitions in metrics.items()}
+            for point_type, metrics in self.entries.items()
+        }
+        return Config(self.path, entries)
 
 
 @dataclass(frozen=True)
@@ -87,16 +93,7 @@ def replace_run_groups(
             return entry
         return {**entry, "run_groups": groups[entry["name"]], "more_run_groups": {}}
 
-    return [
-        Config(
-            config.path,
-            {
-                point_type: {metric: [replaced(e) for e in entries] for metric, entries in metrics.items()}
-                for point_type, metrics in config.entries.items()
-            },
-        )
-        for config in configs
-    ]
+    return [config.changed(lambda entries: [replaced(entry) for entry in entries]) for config in configs]
 
 
 def add_own_index(configs: Sequence[Config], algorithm: str, arguments: Mapping[str, Any]) -> list[Config]:
@@ -113,19 +110,10 @@ def add_own_index(configs: Sequence[Config], algorithm: str, arguments: Mapping[
         groups = {"today": {"arg_groups": [one_of_each], **queries}}
         return {**entry, "name": OWN_INDEX, "run_groups": groups, "more_run_groups": {}}
 
-    return [
-        Config(
-            config.path,
-            {
-                point_type: {
-                    metric: [*entries, *(own(entry) for entry in entries if entry["name"] == algorithm)]
-                    for metric, entries in metrics.items()
-                }
-                for point_type, metrics in config.entries.items()
-            },
-        )
-        for config in configs
-    ]
+    def with_own(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [*entries, *(own(entry) for entry in entries if entry["name"] == algorithm)]
+
+    return [config.changed(with_own) for config in configs]
 
 
 def read_config(path: Path) -> Config:
@@ -137,8 +125,6 @@ def read_config(path: Path) -> Config:
 
 class ConfigFile(YamlFile):
     """Compares what a file holds with what it may hold."""
-
-    points = 0  # of the run groups so far
 
     def check(self) -> None:
         """Refuse the first mistake."""
@@ -173,14 +159,11 @@ class ConfigFile(YamlFile):
             for name, group in groups.items():
                 if key == "more_run_groups" and name in definition["run_groups"]:
                     self.fail((*where, key, name), f"run group '{name}' stands under 'run_groups', too")
-                self.points += check_run_group(self, (*where, key, name), name, group, self.points)
+                check_run_group(self, (*where, key, name), name, group)
 
 
-def check_run_group(file: YamlFile, where: Where, name: str, group: Any, before: int = 0) -> int:
-    """Return how many points a run group has; refuse one that is not as it should be.
-
-    `before` is how many the groups above it have: all groups of a file share one bound.
-    """
+def check_run_group(file: YamlFile, where: Where, name: str, group: Any) -> None:
+    """Refuse a run group that is not as it should be."""
     file.mapping(where, group, f"run group '{shown(name)}'", RUN_GROUP_KEYS)
     if "args" not in group and "arg_groups" not in group:
         file.fail(
@@ -196,31 +179,6 @@ def check_run_group(file: YamlFile, where: Where, name: str, group: Any, before:
     file.checked((*where, "filtered"), group.get("filtered", False), bool)
     if "rows" in group:
         _check_row_range(file, (*where, "rows"), group["rows"])
-    points = _expansions(group, "args", "arg_groups") * _expansions(group, "query_args", "query_arg_groups")
-    if before + points > MOST_POINTS:
-        file.fail(
-            where,
-            f"run group '{shown(name)}' has {points:.6g} combinations of arguments, and the groups above it"
-            f" {before:,}: give fewer values, for {MOST_POINTS:,} in all",
-        )
-    return points
-
-
-def _expansions(group: Mapping[str, Any], plain: str, grouped: str) -> int:
-    """Return how many combinations definition.py makes of a run group's arguments, without making them."""
-    if grouped in group:
-        return math.prod(
-            _combinations(part) if isinstance(part, dict) else _choices(part) for part in group[grouped]
-        )
-    return _combinations(group.get(plain, ()))
-
-
-def _combinations(arguments: Any) -> int:
-    return math.prod(map(_choices, arguments.values() if isinstance(arguments, dict) else arguments))
-
-
-def _choices(value: Any) -> int:
-    return len(value) if isinstance(value, list) else 1
 
 
 def _check_choices(file: YamlFile, where: Where, arguments: Any) -> None:

@@ -3,14 +3,12 @@
 A setting that has several values makes a contender of each of them.
 """
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
 from ann_benchmarks.common.errors import UserError, closest, shown
-from ann_benchmarks.common.names import LONGEST_NAME, too_long
 
 from .configs import ANY_METRIC, BrokenConfig, Config
 from .definition import Data, Definition, get_definitions, supported_data
@@ -18,8 +16,6 @@ from .definition import Data, Definition, get_definitions, supported_data
 # An algorithm and a version; None: all of them, and the one that is here.
 Named = tuple[str | None, str | None]
 _SETTING = re.compile(r"[a-z_][a-z0-9_$]*(\.[a-z_][a-z0-9_$]*)*")
-MOST_COMBINED = 100  # values of settings: every one is a contender, and has an entry in each table
-_ROOM = 80  # bytes of a folder's name for what else is in it
 SettingValues = tuple[str, Sequence[str]]  # a name, and each value that it is to have
 
 
@@ -150,20 +146,12 @@ def apply_settings(definitions: Sequence[Definition], settings: Sequence[Setting
     names = [name for name, _ in settings]
     if repeated := [name for name in names if names.count(name) > 1]:
         raise UserError(f"--setting names {repeated[0]} twice: write {repeated[0]}=VALUE,VALUE")
-    if (combined := math.prod(len(values) for _, values in settings)) > MOST_COMBINED:
-        raise UserError(
-            f"--setting: {combined:,} combinations of values are more than {MOST_COMBINED}, each of which is"
-            " measured: give fewer values"
-        )
     varied = tuple(name for name, values in settings if len(values) > 1)
     found = [
         replace(definition, settings=dict(zip(names, values, strict=True)), varied=varied)
         for definition in definitions
         for values in product(*(values for _, values in settings))
     ]
-    for definition in found if varied else ():
-        if problem := too_long(definition.family, LONGEST_NAME - _ROOM):
-            raise UserError(f"--setting: the name of a curve, {definition.family}, {problem}: vary fewer")
     _refuse_one_name(found)
     return found
 

@@ -215,9 +215,8 @@ class ExperimentFile(YamlFile):
         self.mapping(place("groups"), groups, "run groups by algorithm")
         for algorithm, named in groups.items():
             self.mapping(place("groups", algorithm), named, "run groups")
-            points = 0
             for name, group in named.items():
-                points += check_run_group(self, place("groups", algorithm, name), name, group, points)
+                check_run_group(self, place("groups", algorithm, name), name, group)
         self.mapping(place("settings"), settings, "settings of the server")
         for setting, value in settings.items():
             if not re.fullmatch(r"\w+(\.\w+)*", setting) or not isinstance(value, (str, int, float)):

@@ -4,8 +4,7 @@ import argparse
 import os
 import re
 import shutil
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 
 from ann_benchmarks.common.cli import Parser, path, positive_int
@@ -76,8 +75,6 @@ def export(folder: Path, definitions: Path, algorithm: str | None = None) -> Non
     except OSError as error:
         raise UserError(f"cannot export to {folder}: {error.filename}: {error.strerror}") from None
     there = [name for name in plugins if states[name] != "another"]
-    for text in _remarks(target, there, contents):
-        print(f"note: {text}")
     _say_what_is_next(folder, there)
 
 
@@ -162,23 +159,6 @@ def _put(content: Content, name: str, folder: Path) -> None:
         (scratch / "new").rename(place)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _remarks(target: Path, names: list[str], contents: dict[str, Content]) -> Iterable[str]:
-    """Say what ann-benchmarks would not: two algorithms of one name, a plug-in that it cannot build."""
-    owners: dict[str, str] = {}
-    for config in sorted(target.glob("*/config.yml")):
-        with suppress(UserError):
-            for algorithm in read_config(config).names():
-                other = owners.setdefault(algorithm, config.parent.name)
-                if other != config.parent.name and {other, config.parent.name} & set(names):
-                    yield (
-                        f"'{algorithm}' is an algorithm of {other} and of {config.parent.name}:"
-                        " ann-benchmarks runs only one of them; remove the other folder"
-                    )
-    for name in names:
-        if "Dockerfile" not in contents[name]:
-            yield f"{name} has no Dockerfile: it runs there with --local only"
 
 
 def _say_what_is_next(folder: Path, names: list[str]) -> None:

@@ -15,13 +15,11 @@ from ann_benchmarks.common.host import most_processes, usable_cores
 from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.definitions.selection import named_algorithms
 from ann_benchmarks.definitions.servers import Pooled
-from ann_benchmarks.load.request import OPEN_SECONDS
 from ann_benchmarks.load.workload import Mix
 
 from .command_line import NONE, CommandLine
 from .request import Request
 
-MOST_QUERIES = 100_000_000  # of one run, whose times are all kept in memory
 PARTS_OF_LOAD = ("--max-queries", "--duration", "--query-order", "--distinct-queries", "--rate", "--slo",
                  "--debug-single-query")  # fmt: skip
 PARTS_OF_WORKLOAD = ("--writers", "--write-rate", "--write-mix", "--loaded", "--autovacuum")
@@ -150,13 +148,6 @@ def _problems_of_numbers(request: Request) -> Iterator[str]:
     """Yield what is wrong with numbers, and with what the machine has."""
     if request.post_filter is not None and request.post_filter < 1:
         yield f"--post-filter {request.post_filter:g} requests fewer rows than k: give 1 or more"
-    open_seconds = request.duration or OPEN_SECONDS
-    for option, queries in (
-        ("--max-queries", request.max_queries or 0),
-        ("--rate and --duration", max(request.rate, default=0) * open_seconds),
-    ):
-        if queries > MOST_QUERIES:
-            yield f"{option}: {queries:,.0f} queries in one run, more than {MOST_QUERIES:,}: give less"
     if request.slo and request.duration and request.duration < request.slo.least_seconds:
         yield (
             f"in {request.duration:g} s, --slo {request.slo} would be kept by rates that are too high: give a"
