@@ -1,5 +1,6 @@
 """What every workload needs of its job: the data, the plug-in, its query arguments, and what it has kept."""
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -216,10 +217,4 @@ def _rate(rate: Rate) -> str:
 
 def plain(value: Any) -> Any:
     """Return what JSON can hold, of numbers as NumPy has them."""
-    if isinstance(value, dict):
-        return {str(name): plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    return value.item() if isinstance(value, np.generic) else value
+    return json.loads(json.dumps(value, default=lambda part: part.tolist()))
