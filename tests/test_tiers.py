@@ -30,7 +30,7 @@ from ann_benchmarks.load.request import Load
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, result_path, write_result
 from ann_benchmarks.run.console import Console
 from ann_benchmarks.run.execute import WorkerPool, first_definitions
-from ann_benchmarks.run.worker import JobOutcome, NoWorker
+from ann_benchmarks.run.worker import JobOutcome
 from tiers.locked_memory import Ballast
 from tiers.machine import meminfo
 from tiers.options import finalists, find_server
@@ -403,7 +403,10 @@ def test_a_worker_of_one_version_takes_no_job_of_another_that_runs_beside_it():
 
 
 def test_a_job_whose_tier_cannot_be_set_fails_alone(workspace, capsys):
-    workers = WorkerPool(start=lambda job: NoWorker("no such tier"))
+    def start(job: Job) -> Any:
+        raise UserError("no such tier")
+
+    workers = WorkerPool(start=start)
     first, second = workers.run(planned(), Console(planned()))
     assert first.failure == second.failure == "no such tier"
 

@@ -15,7 +15,7 @@ from ann_benchmarks.definitions.servers import ONE_SERVER, Servers
 from ann_benchmarks.jobs.job import Job, JobRequest
 from ann_benchmarks.measure.rounds import Enter
 from ann_benchmarks.run.process import ProcessWorker
-from ann_benchmarks.run.worker import NoWorker, Terms, Worker
+from ann_benchmarks.run.worker import Terms, Worker
 
 from .groups import MEMORY, Keeper, OwnGroup, find_place, keep_limit
 from .holding import Holding, choose_limits
@@ -82,11 +82,8 @@ class Sweep:
         if not isinstance(conditions, SimulatedServer):
             return ProcessWorker()
         tier = conditions.tier
-        try:
-            with plugin_errors():
-                holding.apply(tier)
-        except UserError as error:
-            return NoWorker(str(error))
+        with plugin_errors():
+            holding.apply(tier)
         server = replace(conditions, held=holding.facts, limits=holding.limits)
         return TierWorker(server, holding, self._server.environment(tier, holding.groups))
 

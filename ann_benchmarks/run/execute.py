@@ -165,8 +165,13 @@ class WorkerPool:
             while pending and len(self.busy) < self.parallelism:
                 job = pending.popleft()
                 observer.started(job)
-                worker = self.take(job)
-                self.busy[worker] = outcomes[id(job)] = workers.JobOutcome(job)
+                outcome = outcomes[id(job)] = workers.JobOutcome(job)
+                try:
+                    worker = self.take(job)
+                except UserError as error:
+                    workers.note_failure(outcome, Failure(str(error)), observer)
+                    continue
+                self.busy[worker] = outcome
                 with suppress(OSError):  # it has just died: seen below
                     worker.send(job.request())
             multiprocessing.connection.wait([worker.pipe for worker in self.busy], workers.POLL_SECONDS)
@@ -175,7 +180,7 @@ class WorkerPool:
         return [outcomes[id(job)] for job in jobs]
 
     def take(self, job: Job) -> workers.Worker:
-        """Return an idle worker or a new one, which is the caller's from now on.
+        """Return an idle worker or a new one, which is the caller's from now on; UserError: there is none.
 
         Idle ones that were started under other conditions are ended before.
         """
@@ -209,7 +214,7 @@ class WorkerPool:
         if isinstance(answer, Failure):
             if len(self.busy) > 1:  # what it lacks may be what another one of ours has
                 answer = replace(answer, ends_run=False)
-            workers.note_failure(outcome, answer, worker, observer)
+            workers.note_failure(outcome, answer, observer, worker)
         if answer is not None:
             self._release(worker, answer)
 

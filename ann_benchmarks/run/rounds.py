@@ -10,6 +10,7 @@ from itertools import count, groupby
 from typing import Any
 
 from ann_benchmarks.common.command import Ended
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.common.text import say, warn
 from ann_benchmarks.jobs.events import Failure, Finished, PointDone, TurnDone
@@ -124,10 +125,14 @@ class Conductor:
         """Have a job's index built; return whether it is there."""
         self._observer.started(job)
         home = self._home(job)
+        outcome = self._outcomes[job.label()] = JobOutcome(job)
         if home not in self._workers:
-            self._workers[home] = self._start(job)
+            try:
+                self._workers[home] = self._start(job)
+            except UserError as error:
+                note_failure(outcome, Failure(str(error)), self._observer)
+                return False
         self._inside[job.label()] = self._workers[home]
-        self._outcomes[job.label()] = JobOutcome(job)
         return self._ask(job, Enter(job.request())) is not None
 
     def _has_failed(self, job: Job) -> bool:
@@ -254,7 +259,7 @@ class Conductor:
                 self._lose(worker, job)
         outcome.seconds += time.perf_counter() - began
         if isinstance(answer, Failure):
-            note_failure(outcome, answer, worker, self._observer)
+            note_failure(outcome, answer, self._observer, worker)
             return None
         return last or answer
 

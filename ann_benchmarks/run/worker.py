@@ -75,35 +75,6 @@ class Worker(Protocol):
         """Say how it came to its end."""
 
 
-class NoWorker:
-    """In place of a worker that could not be had: its job fails, and the next one is begun."""
-
-    is_reusable = False
-    keeps_log = False
-
-    def __init__(self, problem: str) -> None:
-        self._problem = problem
-        self.pipe, theirs = multiprocessing.Pipe(duplex=False)
-        theirs.close()
-
-    def send(self, request: Any) -> None:
-        """There is nobody to hear it."""
-
-    def next_message(self) -> Any:
-        """It has ended."""
-        raise EOFError
-
-    def death(self) -> Failure:
-        """Say what is wrong."""
-        return Failure(self._problem)
-
-    def end(self) -> None:
-        """Close the pipe."""
-        self.pipe.close()
-
-    ask_to_end = stop = end
-
-
 def ask(worker: Worker, request: Any) -> Any:
     """Send a request that has one answer and no reports before it; return the answer, or how it ended."""
     try:
@@ -189,11 +160,14 @@ def noted(outcome: JobOutcome, message: Event, worker: Worker) -> Event:
     return replace(message, reason=message.reason + log)
 
 
-def note_failure(outcome: JobOutcome, failure: Failure, worker: Worker, observer: Observer) -> None:
+def note_failure(
+    outcome: JobOutcome, failure: Failure, observer: Observer, worker: Worker | None = None
+) -> None:
     """Take account of the end of a job that has failed; NoDefinitionRuns where all others would, too."""
     if failure.ends_run:
         raise NoDefinitionRuns(failure.text)
-    outcome.failure = failure.text + _kept(outcome.job, failure, "a" if worker.keeps_log else "w")
+    mode = "a" if worker is not None and worker.keeps_log else "w"
+    outcome.failure = failure.text + _kept(outcome.job, failure, mode)
     observer.failed(outcome)
 
 

@@ -25,7 +25,7 @@ from ann_benchmarks.jobs.job import Job
 
 from ..request import Request
 from ..whereabouts import SECONDS, Locate
-from ..worker import LOCATION, VERSIONS, NoWorker, Question, Simulation, log_path
+from ..worker import LOCATION, VERSIONS, Question, Simulation, log_path
 from . import sandbox
 from .engine import Image, find_image, remove_all, start_guard
 from .wire import TERMINAL
@@ -132,8 +132,8 @@ class Containers:
     def _begin_guard(self) -> None:
         self._guard = start_guard(self._owner, [lock.fileno() for lock in self._locks])
 
-    def start(self, job: Job) -> ContainerWorker | NoWorker:
-        """Start a container for a job, or for all of its image that take turns with it.
+    def start(self, job: Job) -> ContainerWorker:
+        """Start a container for a job, or for all of its image that take turns with it; UserError: it is not.
 
         It has CPUs that no other one has, but for those that idle when it does not.
         """
@@ -147,11 +147,7 @@ class Containers:
         if self._guard.poll() is not None:
             self._begin_guard()
         terms = None if self._simulation is None else self._simulation.terms(job)
-        try:
-            options = terms.make_ready(storage) if terms else {}
-        except UserError as error:
-            return NoWorker(str(error))
-        cpus = self._free_cpus[number] if self._is_in_turn else self._free_cpus.pop(number)
+        cpus = self._free_cpus[number]
         environment = image.given
         if self._request.parallelism == 1 and (size := terminal_size()):
             environment |= {TERMINAL: "1", "LINES": str(size[0]), "COLUMNS": str(size[1])}
@@ -165,17 +161,18 @@ class Containers:
             self._project | sandbox.dataset_files(files, account),
             storage,
             environment | dict(terms.environment if terms else {}),
-            options,
+            terms.make_ready(storage) if terms else {},
         )
         facts = {
             **sandbox.placement_facts(image, self._request.memory),
             "container_memory_bytes": self._memory,
         }
-        at_end = ExitStack()
-        at_end.callback(self._free_cpus.update, {number: cpus})
         log = Log(log_path(job), job.execution.show_progress)
+        at_end = ExitStack()
+        if not self._is_in_turn:
+            at_end.callback(self._free_cpus.update, {number: self._free_cpus.pop(number)})
         worker = ContainerWorker(self._client, place, log, facts, at_end)
-        if terms is not None and worker.container is not None:
+        if terms is not None:
             at_end.callback(terms.keep(worker.container))
         return worker
 
@@ -230,7 +227,10 @@ def _ask(
 
 def answer_to(client: Any, place: sandbox.Sandbox, question: Question, seconds: float) -> Located | Failure:
     """Have a container answer a question; return its answer, or a Failure where it gives none in time."""
-    worker = ContainerWorker(client, place, Log(None, False))
+    try:
+        worker = ContainerWorker(client, place, Log(None, False))
+    except UserError as error:
+        return Failure(str(error))
     deadline = time.monotonic() + seconds
     answer: Any = None
     try:

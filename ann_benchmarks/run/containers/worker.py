@@ -119,7 +119,7 @@ class ContainerWorker:
         facts: Mapping[str, Any] | None = None,
         at_end: ExitStack | None = None,
     ) -> None:
-        """Start a container; death() says so where that failed.
+        """Start a container; UserError where that failed.
 
         `facts` are stored with each point of its jobs; `at_end` is closed when it is to end.
         """
@@ -131,7 +131,6 @@ class ContainerWorker:
         self._has_results = False  # whether the request that is carried out has any
         self.container: Any = None
         self._socket: Any = None
-        self._failure: Failure | None = None
         self._reader = threading.Thread(target=self._read, daemon=True)
         from docker.errors import DockerException
 
@@ -144,10 +143,10 @@ class ContainerWorker:
             why = reason(error)
             if "could not select device driver" in why or "nvidia" in why.lower():
                 why += "; the image needs GPUs, and for them Docker needs NVIDIA's container toolkit"
-            self._failure = Failure(f"no container could be started: {why}")
             self._theirs.close()
-        else:
-            self._reader.start()
+            self.stop()
+            raise UserError(f"no container could be started: {why}") from None
+        self._reader.start()
 
     def send(self, request: Any) -> None:
         """Hand over a request, a job's with the facts; OSError when the container has ended."""
@@ -156,8 +155,7 @@ class ContainerWorker:
         elif isinstance(request, JobRequest):
             request = self._noted(request)
         self._has_results = isinstance(request, JobRequest | Keep)
-        if self._socket is not None:
-            self._socket._sock.sendall(write_request(request))
+        self._socket._sock.sendall(write_request(request))
 
     def _noted(self, request: JobRequest) -> JobRequest:
         self.jobs.append(request.job)
@@ -172,8 +170,6 @@ class ContainerWorker:
 
     def death(self) -> Failure:
         """Say how the container came to its end."""
-        if self._failure is not None:
-            return self._failure
         from docker.errors import DockerException
 
         try:
@@ -199,7 +195,7 @@ class ContainerWorker:
 
     def end(self) -> None:
         """Have it put away what it holds and end by itself, and remove it."""
-        if self._failure is None:
+        if self._socket is not None:
             with suppress(OSError):
                 self.send(None)
             self._reader.join(_ENDING_SECONDS)
