@@ -419,7 +419,7 @@ def test_each_turn_uses_the_index_of_its_own(tmp_path, monkeypatch, plugin_serve
                 has_searched.append(used[-1] not in used[1:-1])
                 unused.discard(used[-1])
             for job in jobs:  # which takes no turn
-                contenders.carry_out(Save(job.label(), "mark", "2 rounds"), said.append)
+                contenders.carry_out(Save(job.label(), ("mark", "2 rounds", number)), said.append)
         said.clear()
         for job in jobs:
             contenders.carry_out(Keep(job.label(), {"rounds": "mark"}), said.append)

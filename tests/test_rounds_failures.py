@@ -115,7 +115,7 @@ def test_an_interrupted_race_goes_on_with_its_rounds(workspace, monkeypatch) -> 
     assert "3 rounds of the interrupted race are kept" in workspace.run("--rounds", "6").stdout
     points = [read_attributes(path) for path in sorted(iter_result_paths())]
     for attrs, before in zip(points, kept, strict=True):
-        assert attrs["run_rounds"] == [1, 2, 3, 4, 5, 6] and attrs["rounds"] == before.mark
+        assert attrs["run_rounds"] == [1, 2, 3, 4, 5, 6] and attrs["rounds"] == before.race[0]
         assert list(attrs["run_seconds"][:3]) == [run.seconds_per_query for run in before.runs]
         assert len(attrs["rounds_chain"].split()) == len(attrs["rounds_turns"]) == 6
     assert not list(Path("results").rglob("*.turns"))

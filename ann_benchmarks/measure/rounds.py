@@ -61,12 +61,11 @@ class Keep:
 class Save:
     """The request to keep what the points of a job have measured, for a race that is interrupted.
 
-    `mark` is that of the rounds, `requested` says how long they are to go on.
+    `race` are the mark of the rounds, how long they are to go on, and how many are over.
     """
 
     job: str
-    mark: str
-    requested: str
+    race: tuple[str, str, int]
 
 
 @dataclass(frozen=True)
@@ -157,10 +156,10 @@ class EnteredJob:
         places = range(len(self.job.points))
         self.contenders = {place: TurnsTaken.read(self._path(place)) for place in places}
 
-    def save(self, mark: str, requested: str) -> None:
-        """Write what every point has measured so far."""
+    def save(self, race: tuple[str, str, int]) -> None:
+        """Write what every point has measured so far in this race."""
         for place, contender in self.contenders.items():
-            contender.mark, contender.requested = mark, requested
+            contender.race = race
             contender.save(self._path(place))
 
     def keep(self, facts: Mapping[str, Any]) -> None:
@@ -247,7 +246,7 @@ class Contenders:
         elif isinstance(request, Resume):
             self._jobs[request.job].resume()
         elif isinstance(request, Save):
-            self._jobs[request.job].save(request.mark, request.requested)
+            self._jobs[request.job].save(request.race)
         else:
             self._jobs[request.job].keep(request.facts)
             self._leave(request.job)

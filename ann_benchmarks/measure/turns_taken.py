@@ -1,6 +1,7 @@
 """What a point has measured in the rounds so far: on the disk, while the race goes on."""
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -23,8 +24,7 @@ class TurnsTaken:
     """What one point has measured so far."""
 
     started_at: str
-    mark: str = ""  # of the rounds
-    requested: str = ""  # how long they were to go on
+    race: Sequence[Any] = ("", "", 0)  # its mark, how long it is to go on, rounds that are over
     runs: list[Measured] = field(default_factory=list)
     rounds: list[int] = field(default_factory=list)
     sent_once: list[float] = field(default_factory=list)  # shares of the queries, to fill caches; or 0

@@ -57,9 +57,10 @@ def find_interrupted(jobs: Sequence[Job], contenders: Sequence[Contender]) -> In
         taken = {one: TurnsTaken.read(path) for one, path in paths.items()}
     except UserError:
         return None
-    found = {(each.mark, each.requested) for each in taken.values()}
-    mark, requested = found.pop()
-    is_same = not found and requested == str(jobs[0].procedure.rounds)
+    races = {tuple(each.race) for each in taken.values()}
+    mark, requested, _ = races.pop()
+    # Several races: the last one ended while it was saved.
+    is_same = not races and requested == str(jobs[0].procedure.rounds)
     return Interrupted(mark, taken) if is_same else None
 
 

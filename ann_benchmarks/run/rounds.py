@@ -183,7 +183,8 @@ class Conductor:
                     break
                 if self._resumes and now > kept:
                     for job in jobs:
-                        self._ask(job, Save(job.label(), facts["rounds"], facts["rounds_requested"]))
+                        race_so_far = facts["rounds"], facts["rounds_requested"], number
+                        self._ask(job, Save(job.label(), race_so_far))
                         if self._is_torn:
                             return
                     self._kept = number
