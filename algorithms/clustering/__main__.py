@@ -19,7 +19,7 @@ import numpy as np
 from ann_benchmarks.common.cli import (
     HelpWithDefaults,
     Parser,
-    file_to_write,
+    path,
     positive_int,
     run_command,
     seed,
@@ -75,7 +75,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("--dataset", metavar="NAME", required=True, help="the vectors to cluster")
     add("--lists", metavar="[COARSE,]LISTS", type=_lists, required=True, help="such as 2000, or 550,320000")
     add("--device", choices=DEVICES, default="cpu", help="gpu: by PyTorch")
-    add("-o", "--output", metavar="FILE", type=file_to_write, required=True, help="the NPY file to write")
+    add("-o", "--output", metavar="FILE", type=path, required=True, help="the NPY file to write")
     add("--sampling-factor", metavar="N", type=positive_int, default=256, help="sampled rows for each list")
     add("--iterations", metavar="N", type=positive_int, default=10, help="the most passes over the sample")
     add("--algorithm", choices=ALGORITHMS, default="lloyd", help="hierarchical: less exact; faster on a CPU")

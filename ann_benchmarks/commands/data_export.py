@@ -1,6 +1,6 @@
 """Write the metrics of all results to a CSV file, or a Parquet file if its name ends in .parquet."""
 
-from ann_benchmarks.common.cli import Parser, file_to_write
+from ann_benchmarks.common.cli import Parser, path
 from ann_benchmarks.results.export import export_results
 
 
@@ -9,7 +9,7 @@ def main() -> None:
     parser = Parser(description=__doc__)
     parser.add_argument(
         "--output",
-        type=file_to_write,
+        type=path,
         required=True,
         metavar="FILE",
         help="results.csv, results.parquet",

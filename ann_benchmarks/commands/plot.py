@@ -9,7 +9,7 @@ results next to a recall. With --monitoring, draw what the machine and the serve
 import argparse
 from dataclasses import fields
 
-from ann_benchmarks.common.cli import Parser, file_to_write, limit, number, path, positive_int
+from ann_benchmarks.common.cli import Parser, limit, number, path, positive_int
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.dashboard import draw_monitoring
 from ann_benchmarks.plotting.draw import MODES, PlotRequest, draw
@@ -32,7 +32,7 @@ def main() -> None:
     add(
         "-o",
         "--output",
-        type=file_to_write,
+        type=path,
         help="default: results/DATASET.png, DATASET-tiers.png, DATASET-filters.png or DATASET-recalls.png",
     )
     add("-x", "--x-axis", choices=list(all_metrics), default="recall", help="metric on the x axis")

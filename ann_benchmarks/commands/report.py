@@ -5,7 +5,6 @@ import sys
 from ann_benchmarks.commands.run import every_job
 from ann_benchmarks.common.cli import (
     Parser,
-    file_to_write,
     number,
     path,
     path_or_pattern,
@@ -36,7 +35,7 @@ def main() -> None:
     add("--algorithm", nargs="+", default=[], metavar="NAME", help="only these curves; vchord selects"
         " vchord-c32 and every other name that begins with vchord-")  # fmt: skip
     add("--count", type=positive_int, help="only results with this number of neighbours")
-    add("-o", "--output", type=file_to_write, metavar="FOLDER", help="default: reports/DATASET")
+    add("-o", "--output", type=path, metavar="FOLDER", help="default: reports/DATASET")
     add("--title", help="the report's heading")
     add("--target-recall", type=number, metavar="RECALL", help="the recall that results must reach to be"
         f" compared (default {TARGET_RECALL})")  # fmt: skip

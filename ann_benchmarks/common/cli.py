@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from .command import report_end, signals_raise
 from .errors import UserError, one_line, shown
 from .layout import rename_commands
-from .names import checked_path, output_path, path_text
+from .names import checked_path, path_text
 from .numbers import amount, byte_size, finite, read_number, seed_number, whole
 
 HINT = " (--help "  # and what follows is not of the error
@@ -79,7 +79,6 @@ number = read_by(finite)
 size = read_by(byte_size)
 path = read_by(checked_path)
 path_or_pattern = read_by(path_text)
-file_to_write = read_by(output_path)
 
 
 def run_command(main: Callable[[], int | None]) -> NoReturn:

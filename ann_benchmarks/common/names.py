@@ -9,7 +9,6 @@ from .errors import UserError, shown
 # File systems take 255 bytes; while it is written, a file has a longer name.
 LONGEST_NAME = 200
 LONGEST_FOLDER = 255
-_LONGEST_PATH = 4000
 
 
 def name_problem(name: str, longest: int = LONGEST_NAME) -> str | None:
@@ -41,23 +40,12 @@ def path_text(text: str) -> str:
     """Return a path, or a pattern of paths, as it is written; UserError if no file can have it."""
     if not text or "\0" in text:
         raise UserError(f"'{shown(text)}' must be the path of a file")
-    longest = max(text.split("/"), key=len)
-    if problem := too_long(longest, LONGEST_FOLDER) or too_long(text, _LONGEST_PATH):
-        raise UserError(f"'{shown(text)}' cannot be a path: it {problem}")
     return text
 
 
 def checked_path(text: str) -> Path:
     """Return the path of a file or folder; UserError if none can have it."""
     return Path(path_text(text))
-
-
-def output_path(text: str) -> Path:
-    """Return the path of what is to be written; UserError if its name is too long for that."""
-    path = checked_path(text)
-    if problem := too_long(path.name):
-        raise UserError(f"'{shown(path.name)}' cannot be the name of a file: it {problem}")
-    return path
 
 
 def exists(path: Path) -> bool:

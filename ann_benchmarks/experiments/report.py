@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.common.cli import Parser, file_to_write, positive_float
+from ann_benchmarks.common.cli import Parser, positive_float
 from ann_benchmarks.common.cli import path as path_type
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import disk_errors
@@ -53,7 +53,7 @@ class StepResults:
 def add_bundle_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a bundle, which the reports of datasets and of experiments share."""
     add = parser.add_argument
-    add("--bundle", type=file_to_write, metavar="FOLDER", help="write the report and all that it rests on"
+    add("--bundle", type=path_type, metavar="FOLDER", help="write the report and all that it rests on"
         " into one folder that others can check, without what is private")  # fmt: skip
     add("--contact", metavar="TEXT", help="with --bundle: who answers questions on it")
     add("--division", choices=DIVISIONS, help="with --bundle: published, if no argument was changed, or"
@@ -83,7 +83,7 @@ def report_experiment(words: Sequence[str], parser: argparse.ArgumentParser, job
     """
     experiment, others = split_arguments(words)
     own = Parser(add_help=False, allow_abbrev=False)
-    own.add_argument("-o", "--output", type=file_to_write)
+    own.add_argument("-o", "--output", type=path_type)
     own.add_argument("--title")
     own.add_argument("--prices", type=path_type)
     own.add_argument("--target-rate", type=positive_float)

@@ -26,8 +26,6 @@ from .storing import PointStore, now
 from .target import TargetSearch
 from .timed import Subject, measure, measure_each
 
-BUILD_SAMPLES = 120  # of each phase before the first point
-
 
 class Points:
     """The points of one built index."""
@@ -47,7 +45,7 @@ class Points:
         self.procedure, self.conditions = job.procedure, request.conditions
         self.monitor = monitor or NoMonitor()
         # What happened before the first point, stored with each of them if it has made the index.
-        built = self.monitor.cut().thinned(BUILD_SAMPLES)
+        built = self.monitor.cut().named
         self.store = PointStore(request, plugin, dataset, facts, report, built)
         queries = self.store.queries
         how = (job.count, len(self.store.train), self.conditions, self.monitor, job.execution.quiet)

@@ -58,13 +58,6 @@ class Stretch:
             self.samples.pop()
         self.add(sample)
 
-    def thinned(self, most: int) -> "Stretch":
-        """Return it with at most this many samples, from its first to its last."""
-        fewer = Stretch(self.phase, self.interval)
-        chosen = np.linspace(0, len(self.samples) - 1, min(most, len(self.samples)))
-        fewer.samples = [self.samples[place] for place in np.unique(chosen.round().astype(int))]
-        return fewer
-
     @property
     def seconds(self) -> float:
         """How long it is known to have lasted."""
@@ -84,10 +77,10 @@ class Recording:
         stretches = [*before.stretches, *self.stretches]
         return Recording(stretches, before.cpu_seconds + self.cpu_seconds, self.facts)
 
-    def thinned(self, most: int) -> "Recording":
-        """Return it with at most this many samples of each phase, and without what has no name."""
-        kept = [stretch.thinned(most) for stretch in self.stretches if stretch.phase != OTHER]
-        return Recording(kept, self.cpu_seconds, self.facts)
+    @property
+    def named(self) -> "Recording":
+        """It without the stretches of no phase."""
+        return Recording([one for one in self.stretches if one.phase != OTHER], self.cpu_seconds, self.facts)
 
 
 class Phases(Protocol):
