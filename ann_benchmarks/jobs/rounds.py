@@ -103,7 +103,6 @@ class Race:
         self.done = 0
         self._logs: dict[Contender, dict[int, float]] = {contender: {} for contender in contenders}
         self._looks, self._next_look = 0, FEWEST_ROUNDS
-        self.expected = FEWEST_OF_A_WIDTH  # rounds until all is sure, by what the last look has seen
 
     def note(self, contender: Contender, number: int, seconds_per_query: float) -> None:
         """Take what a round has measured."""
@@ -142,7 +141,6 @@ class Race:
         if self.done < self._next_look:
             return False
         self._looks += 1
-        self.expected = self.done
         self._next_look = math.ceil(self.done * STEP)
         self.running = [contender for contender in self.running if contender not in self._short]
         # Over all looks, 6 / (pi * look)^2 adds up to 1, and so the error rates to LOOKS_RATE.
@@ -192,10 +190,8 @@ class Race:
     def _is_narrow(self, ratio: Difference) -> bool:
         """Whether an interval is as narrow as requested; in few rounds it may look so by chance."""
         assert self.rounds.until is not None
-        share = (ratio.interval(ERROR_RATE)[1] / ratio.ratio - 1) / self.rounds.until
-        needed = min(math.ceil(self.done * min(share, MOST_ROUNDS) ** 2), self.rounds.most)
-        self.expected = max(self.expected, needed, FEWEST_OF_A_WIDTH)
-        return share <= 1 and self.done >= FEWEST_OF_A_WIDTH
+        half_width = ratio.interval(ERROR_RATE)[1] / ratio.ratio - 1
+        return half_width <= self.rounds.until and self.done >= FEWEST_OF_A_WIDTH
 
     def _alone(self, contender: Contender) -> Difference:
         logs = list(self._logs[contender].values())

@@ -154,8 +154,7 @@ def point_text(point: events.PointDone) -> str:
 def summary(outcomes: Sequence[JobOutcome]) -> list[str]:
     """Lines of tables: the points that were measured; and of each job how many, and the time of its build.
 
-    Of many jobs, those of a definition are one row, and the fastest of each load and tier stands for all
-    points.
+    Of many jobs, those of a definition are one row.
     """
     if any(outcome.job.execution.build_only for outcome in outcomes):
         return _build_summary(outcomes)
@@ -173,7 +172,7 @@ def summary(outcomes: Sequence[JobOutcome]) -> list[str]:
         seconds = sum(outcome.seconds for outcome in group)
         build = f"{builds[-1]:.1f}" if builds else "-"
         rows.append((name, *map(str, (done, finished, missing)), build, f"{seconds:.1f}"))
-    return [*(_fastest(outcomes) if is_long else _points(outcomes)), *table_lines(rows)]
+    return [*_points(outcomes), *table_lines(rows)]
 
 
 def _points(outcomes: Sequence[JobOutcome]) -> list[str]:
@@ -194,25 +193,6 @@ def _points(outcomes: Sequence[JobOutcome]) -> list[str]:
         tail = UNKNOWN if point.p99 is None else f"{point.p99 * 1e3:.3f}"
         rows.append((point.label, f"{point.recall:.4f}", f"{point.queries_per_second:,.1f}", interval, tail))
     return table_lines(rows)
-
-
-def _fastest(outcomes: Sequence[JobOutcome]) -> list[str]:
-    """Lines of a table: under each load and on each tier, which point at the target has the highest QPS."""
-    points: dict[str, list[tuple[events.PointDone, JobOutcome]]] = {}
-    for outcome in outcomes:
-        target = outcome.job.procedure.target_recall
-        reaching = [p for p in outcome.points if target is not None and p.recall_interval.high >= target]
-        points.setdefault(str(outcome.job.procedure).strip(" ,"), []).extend((p, outcome) for p in reaching)
-    rows: list[tuple[str, ...]] = [("highest throughput", "of", "QPS", "recall")]
-    for name, group in points.items():
-        if group:
-            best, outcome = max(group, key=lambda one: one[0].queries_per_second)
-            figures = (f"{best.queries_per_second:,.1f}", f"{best.recall:.4f}")
-            rows.append((f"{name}: {outcome.job.definition}", str(len(group)), *figures))
-    if len(rows) == 1:
-        return []
-    dataset = outcomes[0].job.dataset
-    return [*table_lines(rows), f"all points, and how sure this is: python report.py --dataset {dataset}"]
 
 
 def _build_summary(outcomes: Sequence[JobOutcome]) -> list[str]:

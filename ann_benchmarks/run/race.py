@@ -14,7 +14,7 @@ from ann_benchmarks.common.text import say
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import PointDone
 from ann_benchmarks.jobs.job import Job
-from ann_benchmarks.jobs.rounds import MOST_ROUNDS, Contender, Rounds
+from ann_benchmarks.jobs.rounds import Contender, Rounds
 from ann_benchmarks.measure.turns_taken import TurnsTaken
 from ann_benchmarks.results.file import read_attributes
 from ann_benchmarks.results.measurement import speed_of
@@ -88,12 +88,12 @@ class RoundsProgress:
         self._bar.set_postfix_str(self._text(number, running), refresh=False)
         self._bar.update()
 
-    def end_round(self, number: int, running: int, expected: int) -> None:
-        """Show how many are still running after a round, of as many as are expected."""
+    def end_round(self, number: int, running: int) -> None:
+        """Show how many are still running after a round."""
         now = time.monotonic()
         of_budget = self._ends and self._ends - now
         seconds = (now - self._began) * number / (number - self._before)
-        self._left = time_left(self._rounds, number, seconds, of_budget, expected)
+        self._left = time_left(self._rounds, number, seconds, of_budget)
         if self._is_shown and not self._is_terminal and now >= self._said + LINE_SECONDS:
             say(self._text(number, running))
             self._said = now
@@ -102,21 +102,16 @@ class RoundsProgress:
         return f"round {number}, {counted(running, 'contender')}{self._left}"
 
 
-def time_left(
-    rounds: Rounds, done: int, seconds: float, of_budget: float | None, expected: int = MOST_ROUNDS
-) -> str:
-    """Say how long a race still takes after some rounds.
+def time_left(rounds: Rounds, done: int, seconds: float, of_budget: float | None) -> str:
+    """Say how long a race still takes after some rounds, as far as their number or the budget tells.
 
-    `of_budget` is what is left of the budget, in s; the least number of rounds may take longer. With --until,
-    `expected` rounds are as many as it may take.
+    `of_budget` is what is left of the budget, in s; the least number of rounds may take longer.
     """
     a_round = seconds / done
     left = [max(of_budget, (FEWEST_ROUNDS - done) * a_round, 0.0)] if of_budget is not None else []
     if rounds.number:
         left.append((rounds.number - done) * a_round)
-    if rounds.until:
-        left.append(max(expected - done, 0) * a_round)
-    return f", {'about ' if rounds.until else ''}{duration_text(min(left))} left" if left else ""
+    return f", {duration_text(min(left))} left at most" if left else ""
 
 
 def conclusions(jobs: Sequence[Job], done: Sequence[PointDone]) -> Iterator[str]:

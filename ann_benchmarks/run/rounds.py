@@ -170,7 +170,7 @@ class Conductor:
                 ]
                 facts |= chain_of(facts["rounds"], stored)  # one that has failed has no result
                 is_decided = race.end_round()
-                progress.end_round(number, len(race.running), race.expected)
+                progress.end_round(number, len(race.running))
                 if is_decided:
                     reason = "until"
                     break
