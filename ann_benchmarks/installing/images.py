@@ -129,6 +129,7 @@ class ImageBuilder:
                             failed.add(spec.image)
                         waiting.done(spec.image)
             except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
                 for build in self._builds.values():
                     build.abort()
                 raise
@@ -141,6 +142,8 @@ class ImageBuilder:
             before = _find_image(build.client, build.spec.image)
             build.run()
             return _built(build.client, build.spec.image, before, began)
+        except BuildFailed as error:
+            raise BuildFailed(f"{error} (see {log_path(build.spec.image)})") from None
         finally:
             build.client.close()
 
@@ -160,7 +163,7 @@ class ImageBuilder:
                     raise BuildFailed(f"{definition.algorithm} does not work in it: {found.text}")
                 versions |= found.facts
         except BuildFailed as error:
-            _say_failed(spec.image, f"{error} (see {log_path(spec.image)})")
+            _say_failed(spec.image, str(error))
             return False
         except (UserError, DockerException) as error:
             _say_failed(spec.image, f"the engine: {reason(error)}")
