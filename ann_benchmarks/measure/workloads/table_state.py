@@ -98,9 +98,6 @@ class TableState:
             self.row_of = np.concatenate((self.row_of, np.full(max(missing, len(self.row_of)), GONE)))
 
 
-SPARSE = 4  # rows between the first and the last for each that is read, above which each is read by itself
-
-
 class ChosenRows(Rows):
     """Some rows of others, by ascending numbers."""
 
@@ -111,14 +108,7 @@ class ChosenRows(Rows):
         self.shape = (len(numbers), rows.shape[1])
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Read all between the first and the last at once where most of them are chosen."""
-        chosen = self._numbers[start:stop]
-        if not len(chosen):
-            return np.empty((0, self.shape[1]), self.dtype)
-        first, last = int(chosen[0]), int(chosen[-1]) + 1
-        if last - first > SPARSE * len(chosen):
-            return np.asarray(self._rows[chosen])
-        return np.asarray(self._rows[first:last])[chosen - first]
+        return np.asarray(self._rows[self._numbers[start:stop]])
 
     def row_name(self, row: int) -> str:
         return str(self._rows.row_name(int(self._numbers[row])))
