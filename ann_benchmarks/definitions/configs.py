@@ -110,10 +110,10 @@ def add_own_index(configs: Sequence[Config], algorithm: str, arguments: Mapping[
         groups = {"today": {"arg_groups": [one_of_each], **queries}}
         return {**entry, "name": OWN_INDEX, "run_groups": groups, "more_run_groups": {}}
 
-    def with_own(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def add_own(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [*entries, *(own(entry) for entry in entries if entry["name"] == algorithm)]
 
-    return [config.changed(with_own) for config in configs]
+    return [config.changed(add_own) for config in configs]
 
 
 def read_config(path: Path) -> Config:

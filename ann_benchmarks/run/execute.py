@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import groupby, islice
+from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
@@ -180,7 +180,7 @@ class WorkerPool:
         return [outcomes[id(job)] for job in jobs]
 
     def take(self, job: Job) -> workers.Worker:
-        """Return an idle worker or a new one, which is the caller's from now on; UserError: there is none.
+        """Return an idle worker or a new one, the caller's from now on; UserError where none can be had.
 
         Idle ones that were started under other conditions are ended before.
         """
@@ -198,19 +198,8 @@ class WorkerPool:
     def _attend(
         self, worker: workers.Worker, outcome: workers.JobOutcome, observer: workers.Observer
     ) -> None:
-        answer: Any = None
-        try:
-            for message in islice(iter(worker.next_message, None), workers.AT_ONCE):
-                if isinstance(message, Failure | Finished):
-                    answer = message
-                    break
-                observer.event(outcome.job, workers.noted(outcome, message, worker))
-        except EOFError:
-            answer = worker.death()
+        _, answer = workers.hear(worker, outcome, observer, outcome.started, self.timeout)
         outcome.seconds = time.perf_counter() - outcome.started
-        if answer is None and self.timeout is not None and outcome.seconds > self.timeout:
-            worker.stop()
-            answer = Failure(f"not finished after {self.timeout:g} s (--timeout)")
         if isinstance(answer, Failure):
             if len(self.busy) > 1:  # what it lacks may be what another one of ours has
                 answer = replace(answer, ends_run=False)

@@ -191,7 +191,7 @@ def serve(pipe: Pipe, version: str | None = None) -> None:
         try:
             _take_signals()
             allow_files()
-            if multiprocessing.parent_process() is not None:  # there is none in a container
+            if multiprocessing.parent_process() is not None:  # a container has its own first process
                 threading.Thread(target=_end_with_parent, daemon=True).start()
             # Its own lock is one between processes, which a crash would leave behind.
             tqdm.set_lock(threading.RLock())

@@ -13,7 +13,7 @@ from ann_benchmarks.common.command import Ended
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.common.text import say, warn
-from ann_benchmarks.jobs.events import Failure, Finished, PointDone, TurnDone
+from ann_benchmarks.jobs.events import Failure, TurnDone
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, shares_of_budget
 from ann_benchmarks.measure.rounds import Enter, Keep, Resume, RoundsRequest, Save, Turn
@@ -22,7 +22,7 @@ from ann_benchmarks.results.measurement import chain_of
 from ann_benchmarks.statistics.contests import FEWEST_ROUNDS
 
 from .race import Interrupted, RoundsProgress, conclusions, find_interrupted
-from .worker import AT_ONCE, POLL_SECONDS, JobOutcome, Observer, Worker, note_failure, noted
+from .worker import POLL_SECONDS, JobOutcome, Observer, Worker, hear, note_failure
 
 TOLERATED = 1.1  # times the budget: rounds are not cut short
 KEEP_SECONDS = 20.0  # after which what was measured is saved, in case that the rest is never reached
@@ -53,7 +53,6 @@ class Conductor:
         self._fewest = 0  # races that went on beyond their budget for the least number of rounds
         # Of one race:
         self._inside: dict[str, Worker] = {}  # by the label of the job whose index it holds
-        self._done: list[PointDone] = []
         self._kept = 0  # rounds that the same command would go on with
         self._is_torn = False  # a process has ended, with what it held of others than the culprit
 
@@ -88,7 +87,7 @@ class Conductor:
 
         `share` is that of what is left of the budget.
         """
-        self._inside, self._done, self._kept, self._is_torn = {}, [], 0, False
+        self._inside, self._kept, self._is_torn = {}, 0, False
         with self._workplace():
             entered = [job for job in jobs if not self._is_torn and self._enter(job)]
             now = time.monotonic()
@@ -195,7 +194,7 @@ class Conductor:
             if self._is_torn:
                 return
         say(f"{counted(race.done, 'round')} in {time.monotonic() - began:.0f} s of measuring")
-        for line in conclusions(jobs, self._done):
+        for line in conclusions(jobs, [done for job in jobs for done in self._outcomes[job.label()].points]):
             say(line)
 
     def _resume(self, race: Race, jobs: Sequence[Job]) -> Interrupted | None:
@@ -240,32 +239,15 @@ class Conductor:
             worker.send(request)
         while answer is None:
             multiprocessing.connection.wait([worker.pipe], POLL_SECONDS)
-            try:
-                for _ in range(AT_ONCE):
-                    message = worker.next_message()
-                    if message is None:
-                        break
-                    if isinstance(message, Failure | Finished):
-                        answer = message
-                        break
-                    self._observer.event(job, noted(outcome, message, worker))
-                    if isinstance(message, PointDone):
-                        self._done.append(message)
-                    last = message
-            except EOFError:
-                answer = worker.death()
-                self._lose(worker, job)
-            if answer is None and self._is_late(time.perf_counter() - began):
-                answer = Failure(f"not finished after {self._timeout:g} s (--timeout)")
-                self._lose(worker, job)
+            report, answer = hear(worker, outcome, self._observer, began, self._timeout)
+            last = report or last
+        if isinstance(answer, Failure) and answer.ends_worker:
+            self._lose(worker, job)
         outcome.seconds += time.perf_counter() - began
         if isinstance(answer, Failure):
             note_failure(outcome, answer, self._observer, worker)
             return None
         return last or answer
-
-    def _is_late(self, seconds: float) -> bool:
-        return self._timeout is not None and seconds > self._timeout
 
     def _lose(self, worker: Worker, culprit: Job) -> None:
         """Take account of a worker that has ended: what others have measured in it is lost."""

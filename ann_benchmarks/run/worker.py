@@ -7,13 +7,14 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
 from ann_benchmarks.common.errors import NoDefinitionRuns, UserError, describe, one_line, shortage
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs.events import Built, Event, Failure, PointDone, PointFailed, WorkloadDone
+from ann_benchmarks.jobs.events import Built, Event, Failure, Finished, PointDone, PointFailed, WorkloadDone
 from ann_benchmarks.jobs.job import Conditions, Job, JobRequest
 
 LOG_FOLDER = "logs"
@@ -158,6 +159,28 @@ def noted(outcome: JobOutcome, message: Event, worker: Worker) -> Event:
     is_first = outcome.failed_points == 1 and not worker.keeps_log
     log = _kept(outcome.job, Failure(message.reason, message.details), "w" if is_first else "a")
     return replace(message, reason=message.reason + log)
+
+
+def hear(
+    worker: Worker, outcome: JobOutcome, observer: Observer, began: float, timeout: float | None
+) -> tuple[Event | None, Failure | Finished | None]:
+    """Take account of what a worker says of a job; return its last report and its answer, if they have come.
+
+    One that has not answered `timeout` seconds after `began` is stopped.
+    """
+    last = None
+    try:
+        for message in islice(iter(worker.next_message, None), AT_ONCE):
+            if isinstance(message, Failure | Finished):
+                return last, message
+            last = noted(outcome, message, worker)
+            observer.event(outcome.job, last)
+    except EOFError:
+        return last, replace(worker.death(), ends_worker=True)
+    if timeout is None or time.perf_counter() - began <= timeout:
+        return last, None
+    worker.stop()
+    return last, Failure(f"not finished after {timeout:g} s (--timeout)", ends_worker=True)
 
 
 def note_failure(
