@@ -57,7 +57,7 @@ def points(algorithm: str) -> list[dict[str, Any]]:
 
 
 def test_image_run_and_plot(folder: Path, hnsw: str):
-    assert re.search(r"ann-benchmarks-pgvector_hnsw +(built|unchanged) .* 17\.\d.* vector 0\.8", hnsw), hnsw
+    assert re.search(r"ann-benchmarks-pgvector_hnsw: (built|unchanged) .* 17\.\d.* vector 0\.8", hnsw), hnsw
     name = "random-xs-20-angular"
     out = command("run.py", "--algorithm", "pgvector_hnsw", "--dataset", name, "--runs", "1",
                   "--warmup", "100", "--max-n-algorithms", "1", "--memory", "2g")  # fmt: skip

@@ -68,10 +68,8 @@ def test_an_install_of_everything_leaves_it_out(package: str) -> None:
     assert IMAGE in {each.image for each in book.specs(None)} and book.left_out == {}
 
 
-def test_its_layers_are_those_of_vectorchord(package: str) -> None:
-    """Up to pgpu's own: images that begin alike are built one after the other, and stored once."""
-    vchord, pgpu = catalog().specs("vchord")[-1], catalog(package).specs("pgpu")[-1]
-    assert pgpu.beginning == vchord.beginning
+def test_its_layers_are_those_of_vectorchord() -> None:
+    """Up to pgpu's own, so that they are stored once."""
     text = (ALGORITHMS / "vchord/Dockerfile").read_text()
     assert text[text.index("COPY ") :] in (ALGORITHMS / "pgpu/Dockerfile").read_text()
 

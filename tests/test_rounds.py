@@ -102,7 +102,7 @@ def test_caches_are_unused_until_a_turn_has_been_taken(monkeypatch) -> None:
     points = SimpleNamespace(
         set_arguments=lambda *arguments: None, measure_runs=measure_runs,
         measured=lambda arguments, measure, before: (measure(), {}), kills=SimpleNamespace(reason=str),
-        searches=0,
+        searches=0, store=SimpleNamespace(job=SimpleNamespace(path=lambda arguments: Path("nowhere"))),
     )  # fmt: skip
     monkeypatch.setattr(rounds, "open_monitor", lambda *arguments: NoMonitor())
     unused, jobs = {"a"}, []
