@@ -216,7 +216,7 @@ def test_names_and_unknown_names(tmp_path, monkeypatch, options):
 def test_an_experiment_is_carried_out_and_goes_on(tmp_path, monkeypatch):
     path = written(tmp_path, SMALL)
     done = run(tmp_path, "--experiment", path)
-    assert done.returncode == 1 and "not complete: third; the same command goes on" in done.stdout
+    assert done.returncode == 1 and "not complete: third; the same command continues" in done.stdout
     assert "step third: unknown dataset 'no-such-dataset'" in done.stderr
     assert "step 2 of 3, second: with clients" in done.stdout and "Traceback" not in done.stderr
     assert len(list(tmp_path.glob("results/*/10/*/*.hdf5"))) == 3

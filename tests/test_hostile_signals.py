@@ -135,7 +135,7 @@ def test_where_ctrl_c_is_ignored_sigterm_ends_a_run(workspace) -> None:
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 143
-    assert without_others(said) == "terminated; what is finished is kept, the same command goes on\n"
+    assert without_others(said) == "terminated; what is finished is kept, the same command continues\n"
 
 
 def test_a_signal_in_a_finalizer_is_not_lost() -> None:
@@ -159,7 +159,7 @@ def test_a_signal_in_a_finalizer_is_not_lost() -> None:
     command = [sys.executable, "-c", dedent(code)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (
-        143, "terminated; what is finished is kept, the same command goes on\n"
+        143, "terminated; what is finished is kept, the same command continues\n"
     )  # fmt: skip
 
 

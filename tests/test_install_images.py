@@ -201,7 +201,7 @@ def test_an_interrupted_build_ends_at_once(plugins: ScratchPlugins, number: int)
     _, stderr = program.communicate(timeout=60)  # of the 300 s that the build would take
     assert program.returncode == 128 + number
     word = "interrupted" if number == signal.SIGINT else "terminated"
-    assert stderr == f"{word}; what is finished is kept, the same command goes on\n"
+    assert stderr == f"{word}; what is finished is kept, the same command continues\n"
     wait_for(lambda: container not in {each["Id"][:12] for each in plugins.engine.api.containers(all=True)})
 
 

@@ -328,7 +328,7 @@ def test_a_client_that_is_killed_goes_on_where_it_stopped(server: Server, connec
     said, errors = (client := start()).communicate()
     assert client.returncode == 0, errors
     assert counts == [-signal.SIGKILL] * 2
-    assert "an interrupted load goes on" in said
+    assert "continuing an interrupted load" in said
     assert_loaded(connection, vectors(150_000, 32), said.split()[-1])
 
 

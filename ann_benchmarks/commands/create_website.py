@@ -52,4 +52,4 @@ def make_table(folder: Path, submissions: Sequence[Path]) -> None:
     bundles, left_out = create_submissions_site(folder, submissions)
     say(f"wrote {folder / 'index.html'} (bundles: {bundles})")
     if left_out:
-        raise UserError(f"{counted(left_out, 'bundle')} left out: mend what the lines above name")
+        raise UserError(f"{counted(left_out, 'bundle')} left out: correct what the lines above name")

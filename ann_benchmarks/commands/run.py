@@ -102,7 +102,7 @@ def run_checked(request: Request, configs: Sequence[Config], pool: WorkerPool) -
     engine = None if request.local else connect(OTHER_WAY)
     name, filters = canonical_name(request.dataset), request.filters
     if request.dry_run and not is_present(name):
-        say(f"dataset {name} is not here: it is made or downloaded first, and says by how far then")
+        say(f"dataset {name} is not present: it is made or downloaded first")
         return 0
     dataset, _ = get_dataset(name)
     with dataset:

@@ -26,7 +26,7 @@ class Ended(KeyboardInterrupt):
     `outlook` ends the message: what is kept, and what the same command will do.
     """
 
-    outlook = "what is finished is kept, the same command goes on"
+    outlook = "what is finished is kept, the same command continues"
 
     def __init__(self, number: int) -> None:
         super().__init__()

@@ -76,7 +76,7 @@ def carry_out(words: Sequence[str], parser: argparse.ArgumentParser, run: Callab
     elif not asked.dry_run:
         say(f"report: python report.py {shlex.join(report_arguments(experiment, given))}")
     if failed:
-        say(f"not complete: {', '.join(failed)}; the same command goes on")
+        say(f"not complete: {', '.join(failed)}; the same command continues")
     return 1 if failed else 0
 
 

@@ -54,9 +54,7 @@ def closed_loop(answers: Sequence[Answers], facts: Mapping[str, Any]) -> Measure
     in that time: of those that were answered in it, the slowest would be missing.
     """
     if not all(len(a.sent) for a in answers):
-        raise UserError(
-            "not every client has come to ask a query: give them more to do by --max-queries or --duration"
-        )
+        raise UserError("some clients sent no query: raise --max-queries or --duration")
     start, end = active_span(answers)
     chosen = [(a.sent >= start) & (a.sent < end) for a in answers]
     sent = np.concatenate([a.sent[those] for a, those in zip(answers, chosen, strict=True)])
@@ -97,7 +95,7 @@ def open_loop(
     """
     sent = [a for a in answers if len(a.sent)]
     if not sent:
-        raise UserError("no query was answered in the whole run: ask for a lower rate, or for longer")
+        raise UserError("no query was answered in the whole run: request a lower rate or a longer run")
     of_sent = [(a, np.asarray(a.due)) for a in sent]
     all_sent = np.concatenate([due_of for _, due_of in of_sent])
     start = _start(due, all_sent)

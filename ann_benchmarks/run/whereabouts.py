@@ -34,7 +34,7 @@ class Locator:
             answer = self._locate(definition)
             if isinstance(answer, Failure) and not answer.is_unavailable and answer.text not in self._said:
                 self._said.add(answer.text)
-                warn(f"what is known of the server of {definition.family} here is nothing: {answer.text}")
+                warn(f"nothing is known of the server of {definition.family}: {answer.text}")
             self._known[key] = answer.facts if isinstance(answer, Located) else {}
         facts, conditions = self._known[key], job.procedure.conditions
         facts = add_settings(facts, definition.settings, definition.varied)

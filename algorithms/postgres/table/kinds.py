@@ -128,7 +128,7 @@ class TimestampKind(FixedKind):
             row = int(np.argmax(bad))
             raise PostgresError(
                 f"{place(row)} has the timestamp {given[row]} us, which is out of PostgreSQL's range (4713 BC"
-                " to 294276 AD): mend or remove the row"
+                " to 294276 AD): correct or remove the row"
             )
         return given - _EPOCH
 
@@ -157,9 +157,9 @@ class TextKind(ColumnKind):
         try:
             content = str(value).encode()
         except UnicodeEncodeError:
-            raise PostgresError("there is text that is not Unicode: mend it") from None
+            raise PostgresError("there is text that is not Unicode: correct it") from None
         if b"\0" in content:
-            raise PostgresError("there is text with a NUL, which PostgreSQL refuses: mend it")
+            raise PostgresError("there is text with a NUL, which PostgreSQL refuses: correct it")
         return content
 
     def literal(self, value: Any) -> str:

@@ -109,7 +109,7 @@ class ChunkedLoad:
             connection.execute(f"LOCK TABLE {self._name} IN SHARE ROW EXCLUSIVE MODE")
             loaded, _ = catalog.loaded_chunks(connection, self._name)
         rows = sum(map(len, loaded))
-        print(f"an interrupted load goes on: {rows:,} of {len(self._train):,} rows are there", flush=True)
+        print(f"continuing an interrupted load: {rows:,} of {len(self._train):,} rows are there", flush=True)
         self._freeze(connection)  # the space of rows that were rolled back is used again
         return loaded
 

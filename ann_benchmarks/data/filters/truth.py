@@ -182,7 +182,7 @@ def _search_exactly(problem: Problem, rows: _ChosenRows) -> SpanNeighbors:
     if len(bad):
         raise UserError(
             f"{rows.row_name(int(row[bad[0]]))}, or query {query[bad[0]]} (from 0) of its filter, holds NaN,"
-            " infinity or values too large to square; finite numbers were expected: remove or mend it"
+            " infinity or values too large to square; finite numbers were expected: remove or correct it"
         )
     order = nearest(query, distances, row, problem.k)
     counts = np.bincount(query[order], minlength=len(problem.queries))

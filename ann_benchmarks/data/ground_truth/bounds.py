@@ -94,7 +94,7 @@ class _Moved(DistanceBounds):
         except BadRow as bad:
             raise UserError(
                 f"query {bad.args[0]} (from 0) holds NaN, infinity or values too large to square; "
-                "finite numbers were expected: remove or mend it"
+                "finite numbers were expected: remove or correct it"
             ) from None
         self.weigh(queries, moved)
 

@@ -152,7 +152,7 @@ class _Search:
             row = self.train.row_name(self.span.start + start + int(left[bad.args[0]]))
             raise UserError(
                 f"{row} holds NaN, infinity or values too large to square; finite numbers were expected:"
-                " remove or mend it"
+                " remove or correct it"
             ) from None
         end = -(-count // device.chunk) * device.chunk
         table[count:end] = 0

@@ -127,7 +127,7 @@ class ChangingTruth:
         if len(rows) < self._count:
             raise UserError(
                 f"the table has {len(rows):,} rows in the end, fewer than the {self._count} neighbours that"
-                " are requested: give a longer --duration, or ask for fewer by --count"
+                " are requested: give a longer --duration, or a smaller --count"
             )
         among = ChosenRows(self._train, rows)
         return exact_neighbors(self._metric, among, self._queries, self._count, progress=False)[1]
