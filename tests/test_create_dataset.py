@@ -1,3 +1,4 @@
+import os
 import re
 import resource
 import subprocess
@@ -246,6 +247,7 @@ def test_a_disk_that_fills_leaves_nothing() -> None:
     save_npy(VECTORS)
     done = run_program(
         *("create_dataset.py", "--name", "mine", "--train", "v.npy", "--distance", "ip", "--queries", "9"),
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},  # modules would be cut off, too, and kept
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000)),
     )
     assert done.returncode == 1 and "Traceback" not in done.stderr

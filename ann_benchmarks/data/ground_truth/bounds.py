@@ -42,7 +42,8 @@ class DistanceBounds:
         self.weights = device.table(len(queries), self.dimension + 1)
         self.weights[:, self.dimension] = 1
         self.prepare(queries, sample)
-        self.factor = device.transposed(self.weights)
+        self.factor = device.table(self.weights.shape[1], len(queries))  # such products are fastest
+        self.factor[:, : len(queries)] = self.weights.T
 
     def prepare(self, queries: Array, sample: Array) -> None:
         """Set weights and query_error."""

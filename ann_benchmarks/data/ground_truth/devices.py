@@ -27,6 +27,7 @@ PROVED = 256  # distances that the processor computes, too
 OUT_OF_MEMORY = ("out of memory", "allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
 Array = Any  # the device's
+Memory = dict[str, Array]  # of a thread
 
 
 class Device:
@@ -46,23 +47,16 @@ class Device:
         """Return room for factors of a product."""
         return np.empty((rows, columns), np.float32)
 
-    def memory(self, rows: int, columns: int, queries: int) -> tuple[Array, tuple[Any, ...]]:
-        """Return what a thread writes again and again: room for factors; for scores and for `near`."""
-        chunks = rows // self.chunk * queries
-        scores = np.empty(rows * queries, np.float32), np.empty(chunks, np.float32), np.empty(chunks, bool)
-        return self.table(rows, columns), scores
-
-    def shaped(self, room: Any, *shape: int) -> Any:
-        """Return an array in such room."""
-        return room[: prod(shape)].reshape(shape)
+    def room(self, memory: Memory, name: str, shape: tuple[int, ...], dtype: type = np.float32) -> Any:
+        """Return an array that a thread writes again and again: a new one would cost page faults."""
+        size = prod(shape)
+        if name not in memory or len(memory[name]) < size:
+            memory[name] = np.empty(size, dtype)
+        return memory[name][:size].reshape(shape)
 
     def put(self, array: np.ndarray, into: Array = None) -> Array:
         """Return the device's form of an array, or copy it into one."""
         return array
-
-    def transposed(self, array: Array) -> Array:
-        """Return columns as rows, in the order in memory that products are fastest with."""
-        return np.ascontiguousarray(array.T)
 
     def get(self, array: Array) -> np.ndarray:
         """Return NumPy's form of an array."""
@@ -86,18 +80,17 @@ class Device:
         """Give arrays that are made while other threads score."""
         yield make()
 
-    def near(
-        self, scores: Array, limits: Array, count: int, least: Array, is_near: Array
-    ) -> tuple[Array, Array, Array]:
+    def near(self, scores: Array, limits: Array, count: int, memory: Memory) -> tuple[Array, Array, Array]:
         """Find scores within their queries' limits in `count` rows: query, row and score of each.
 
-        Soon almost none is: the smallest of each chunk of rows says so soonest. `least` and `is_near` are
-        room for these, (rows / chunk, queries).
+        Soon almost none is: the smallest of each chunk of rows says so soonest.
         """
         xp, width, flat = self.arrays, scores.shape[1], scores.reshape(-1)
-        # NumPy's minimum is fastest along the first dimension.
-        least = xp.amin(scores.reshape(self.chunk, -1, width), axis=0, out=least)
-        at = xp.where(xp.less_equal(least, limits, out=is_near).reshape(-1))[0]
+        chunks = scores.reshape(self.chunk, -1, width)  # NumPy's minimum is fastest along the first dimension
+        shape = tuple(chunks.shape[1:])
+        least = xp.amin(chunks, axis=0, out=self.room(memory, "least", shape))
+        is_near = xp.less_equal(least, limits, out=self.room(memory, "near", shape, np.bool_))
+        at = xp.where(is_near.reshape(-1))[0]
         if len(at) < len(flat) // (MANY_NEAR * self.chunk):
             place = at + self.put(np.arange(0, len(flat), len(flat) // self.chunk))[:, None]
             hit = xp.where((flat.take(place) <= limits[at % width]).reshape(-1))[0]
@@ -132,14 +125,8 @@ class TorchDevice(Device):
         """Return zeros; products are fastest where a row is some times 16 bytes."""
         return self.arrays.zeros((rows, -(-columns // 4) * 4), device=self._place)
 
-    def memory(self, rows: int, columns: int, queries: int) -> tuple[Array, tuple[Any, ...]]:
-        """Leave room for scores to PyTorch."""
-        with self._aside():
-            return self.table(rows, columns), (None, None, None)
-
-    def shaped(self, room: Any, *shape: int) -> Any:
-        """Return None: PyTorch makes the array."""
-        return None
+    def room(self, memory: Memory, name: str, shape: tuple[int, ...], dtype: type = np.float32) -> None:
+        """Leave room to PyTorch."""
 
     def put(self, array: np.ndarray, into: Array = None) -> Array:
         """Copy by way of memory that the GPU can read; vectors of types not listed become float64."""
@@ -155,10 +142,6 @@ class TorchDevice(Device):
             pinned.numpy()[...] = part
             into[at : at + step].copy_(pinned)
         return into
-
-    def transposed(self, array: Array) -> Array:
-        """Return a view: cuBLAS takes either order."""
-        return array.T
 
     def get(self, array: Array) -> np.ndarray:
         """Copy, when the array is computed."""

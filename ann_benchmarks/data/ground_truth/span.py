@@ -12,7 +12,7 @@ from ann_benchmarks.common.errors import UserError
 
 from ..vectors.rows import Rows
 from .bounds import BadRow, DistanceBounds, bounds_for
-from .devices import HOST, OUT_OF_MEMORY, SEARCH_DEVICE, Array
+from .devices import HOST, OUT_OF_MEMORY, SEARCH_DEVICE, Array, Memory
 from .exact import exact_distances, nearest
 
 SHORT = 256  # dimensions
@@ -90,7 +90,6 @@ class _Search:
         # Many queries make products of long vectors fastest; scores of short ones are to stay in a cache.
         size = device.group_queries // (1 if self.bounds.dimension > SHORT else 2)
         self.groups = [_Group(self, at, limits[at : at + size]) for at in range(0, len(limits), size)]
-        self.shape = self.block, self.bounds.dimension + 1, min(size, len(limits))
 
     def run(self, threads: int) -> SpanNeighbors:
         with ThreadPoolExecutor(threads) as pool:
@@ -107,7 +106,7 @@ class _Search:
 
     def begin(self) -> None:
         """Score blocks of twice as many rows each, so that few rows pass the limits of whole blocks."""
-        memory = self.device.memory(*self.shape)
+        memory: Memory = {}
         found = self.first
         while found is not None:
             self.score(0, *found, memory)
@@ -128,23 +127,26 @@ class _Search:
 
     def work(self, number: int) -> None:
         """Score blocks until none is left."""
-        memory = self.device.memory(*self.shape)
+        memory: Memory = {}
         while found := self.read(self.block):
             self.score(number, *found, memory)
 
     @np.errstate(all="ignore")
-    def score(self, number: int, start: int, rows: np.ndarray, memory: tuple[Array, tuple[Any, ...]]) -> None:
+    def score(self, number: int, start: int, rows: np.ndarray, memory: Memory) -> None:
         left = self.repeats.needed(rows, start)
         if len(left):
-            make = partial(self.prepare, start - self.span.start, rows, left, memory[0])
+            make = partial(self.prepare, start - self.span.start, rows, left, memory)
             with self.device.prepared(make) as block:
                 for turn in range(len(self.groups)):  # threads begin apart, to not wait for one another
-                    self.groups[(number + turn) % len(self.groups)].compare(block, memory[1])
+                    self.groups[(number + turn) % len(self.groups)].compare(block, memory)
         self.advance(len(rows))
 
-    def prepare(self, start: int, rows: np.ndarray, left: np.ndarray, table: Array) -> tuple[Array, ...]:
+    def prepare(self, start: int, rows: np.ndarray, left: np.ndarray, memory: Memory) -> tuple[Array, ...]:
         """Return the factors of the rows `left` in a block, their errors, and their numbers in the span."""
         device, count = self.device, len(left)
+        if "factors" not in memory:
+            memory["factors"] = device.table(self.block, self.bounds.dimension + 1)
+        table = memory["factors"]
         block = device.put(rows, None if self.kept is None else self.kept[start : start + len(rows)])
         try:
             error = self.bounds.rows(block if count == len(rows) else block[device.put(left)], table)
@@ -208,13 +210,12 @@ class _Group:
         self._pairs: list[tuple[Any, ...]] = []
         self._count, self._most = 0, max(FEWEST_PAIRS, 3 * self._k * len(limits) // 2)
 
-    def compare(self, block: tuple[Array, ...], room: tuple[Any, ...]) -> None:
+    def compare(self, block: tuple[Array, ...], memory: Memory) -> None:
         """Score rows, given with errors and numbers, and keep those that may be near."""
-        device, (rows, row_error, numbers), width = self._search.device, block, len(self._keys)
-        out = device.shaped(room[0], len(rows), width)
+        device, (rows, row_error, numbers) = self._search.device, block
+        out = device.room(memory, "scores", (len(rows), len(self._keys)))
         scores = self._search.bounds.scores(self._queries, rows, out)
-        chunks = [device.shaped(part, len(rows) // device.chunk, width) for part in room[1:]]
-        query, row, lower = device.near(scores, self._limits, len(numbers), *chunks)
+        query, row, lower = device.near(scores, self._limits, len(numbers), memory)
         if len(query):
             upper = lower + (row_error[row] + self._error[query])
             with self._lock:
