@@ -9,7 +9,7 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.hdf5 import is_plain, lacking, open_hdf5_file
 
-from .reading import OffsetFile, choose, reading, require_vectors, row_range
+from .reading import choose, read_at, reading, require_vectors, row_range
 from .rows import BLOCK_BYTES, LockedRows, Rows
 
 PREFIX = 4  # bytes of the dimension before each row of fvecs, bvecs and ivecs, an int32
@@ -22,13 +22,13 @@ class FlatRows(Rows):
     the disk fails or the file has become shorter a map ends the process.
     """
 
-    def __init__(self, file: OffsetFile, label: str, offset: int, shape: tuple[int, int], dtype: Any) -> None:
+    def __init__(self, path: Path, label: str, offset: int, shape: tuple[int, int], dtype: Any) -> None:
         self._stored: np.dtype[Any] = np.dtype(dtype)
         require_vectors(label, shape, self._stored)
         self.label, self.shape, self.dtype = label, shape, self._stored.newbyteorder("=")
-        self.paths = (file.path,)
-        self._file, self._offset, self._row_bytes = file, offset, shape[1] * self._stored.itemsize
-        _require_whole(self, offset, file.size)
+        self.paths = (path.absolute(),)
+        self._offset, self._row_bytes = offset, shape[1] * self._stored.itemsize
+        self._require_whole(path.stat().st_size)
 
     def read(self, start: int, stop: int) -> np.ndarray:
         rows = np.empty((stop - start, self.shape[1]), self._stored)
@@ -38,7 +38,7 @@ class FlatRows(Rows):
     def _fill(self, array: np.ndarray, start: int, stop: int) -> None:
         """Read the bytes of these rows."""
         with reading(row_range(self.label, start, stop)):
-            got = self._file.read_into(array, self._offset + start * self._row_bytes) if array.nbytes else 0
+            got = read_at(self.paths[0], array, self._offset + start * self._row_bytes) if array.nbytes else 0
         if got < array.nbytes:
             raise UserError(
                 f"cannot read {self.row_name(start + got // self._row_bytes)}: the file ends before it, "
@@ -57,20 +57,16 @@ class FlatRows(Rows):
             except OSError:
                 return np.memmap(self.paths[0], mode="r", **place)  # type: ignore[call-overload]
 
-    def close(self) -> None:
-        self._file.close()
-
-
-def _require_whole(rows: Rows, offset: int, size: int) -> None:
-    """Raise UserError unless `size` bytes hold the rows that come after `offset`."""
-    promised = offset + rows.nbytes
-    if size < promised:
-        whole = max(0, size - offset) // max(1, rows.shape[1] * rows.dtype.itemsize)
-        raise UserError(
-            f"cannot read {rows.label}: its header promises {len(rows):,} rows of {rows.shape[1]} "
-            f"{rows.dtype}, {promised:,} bytes, but the file has {size:,}, which end in row {whole} "
-            "(from 0); fetch or write it again"
-        )
+    def _require_whole(self, size: int) -> None:
+        """Raise UserError unless a file of `size` bytes holds all rows."""
+        promised = self._offset + self.nbytes
+        if size < promised:
+            whole = max(0, size - self._offset) // max(1, self._row_bytes)
+            raise UserError(
+                f"cannot read {self.label}: its header promises {len(self):,} rows of {self.shape[1]} "
+                f"{self.dtype}, {promised:,} bytes, but the file has {size:,}, which end in row {whole} "
+                "(from 0); fetch or write it again"
+            )
 
 
 class TexmexRows(FlatRows):
@@ -90,7 +86,7 @@ class TexmexRows(FlatRows):
                 f"cannot read {path}: its {size:,} bytes are not whole rows of {dimension} numbers,"
                 f" {row_bytes:,} bytes each; every vector must have the same length, or fetch it again"
             )
-        super().__init__(OffsetFile(path), str(path), 0, (size // row_bytes, dimension), dtype)
+        super().__init__(path, str(path), 0, (size // row_bytes, dimension), dtype)
         self._row_bytes = row_bytes
 
     def read(self, start: int, stop: int) -> np.ndarray:
@@ -139,7 +135,7 @@ def open_npy(path: Path) -> FlatRows:
     """Open an NPY file of any version, stored row by row."""
     with reading(path), path.open("rb") as file:
         shape, dtype = _npy_header(file, str(path))
-        return FlatRows(OffsetFile(path), str(path), file.tell(), shape, dtype)
+        return FlatRows(path, str(path), file.tell(), shape, dtype)
 
 
 def _npy_header(opened: Any, label: str) -> tuple[tuple[int, int], np.dtype[Any]]:
@@ -168,7 +164,7 @@ def open_big_ann(path: Path, dtype: str) -> FlatRows:
         raise UserError(
             f"cannot read {path}: its header says {rows:,} rows of 0 numbers; is it a big-ann file?"
         )
-    opened = FlatRows(OffsetFile(path), str(path), 8, (rows, dimension), dtype)
+    opened = FlatRows(path, str(path), 8, (rows, dimension), dtype)
     if size > 8 + opened.nbytes:
         raise UserError(
             f"cannot read {path}: its header promises {rows:,} rows of {dimension} {opened.dtype}, "
@@ -191,5 +187,5 @@ def open_hdf5(path: Path, key: str) -> Rows:
         if problem := lacking(file, stored):
             raise UserError(f"{label} {problem}")
         if is_plain(stored):
-            return FlatRows(OffsetFile(path), label, stored.id.get_offset(), stored.shape, stored.dtype)
+            return FlatRows(path, label, stored.id.get_offset(), stored.shape, stored.dtype)
         return ChunkedRows(path, key, stored.shape, stored.dtype)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from ann_benchmarks.common.errors import UserError
 
-from .reading import OffsetFile, choose, reading, require_vectors, row_range
+from .reading import choose, read_at, reading, require_vectors, row_range
 from .rows import BLOCK_BYTES, LockedRows
 
 USUAL_COLUMNS = ("emb", "neighbors_id")  # of the OpenAI and Cohere sets
@@ -114,14 +114,13 @@ class ParquetRows(LockedRows):
     def fingerprint(self) -> str:
         """Return a digest of shape, element type and a sample of the file's bytes: 64 times 64 KiB."""
         size = self.paths[0].stat().st_size
-        file = OffsetFile(self.paths[0])
         digest = hashlib.blake2b(
             repr((self._column, self.shape, self.dtype.str, size)).encode(), digest_size=16
         )
         sample = np.empty(min(size, SAMPLE_BYTES), np.uint8)
         with reading(self.label):
             for offset in np.unique(np.linspace(0, size - len(sample), SAMPLES).astype(np.int64)):
-                digest.update(sample.data[: file.read_into(sample, int(offset))])
+                digest.update(sample.data[: read_at(self.paths[0], sample, int(offset))])
         return digest.hexdigest()
 
     def _closed(self) -> dict[str, Any]:

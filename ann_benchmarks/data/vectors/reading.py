@@ -1,4 +1,4 @@
-"""What the formats share: files read at offsets, and one line for whatever is wrong with them."""
+"""What the formats share: bytes at an offset, and one line for whatever is wrong with a file."""
 
 import os
 import re
@@ -65,45 +65,13 @@ def choose(path: Path, kind: str, names: Sequence[str], key: str) -> str:
     raise UserError(f"{path} {problem}; choose with {path}:KEY from {shortened(', '.join(names[:10]))}")
 
 
-class _Descriptor:
-    """An open file, closed with the last reference to it: never under a thread that reads."""
-
-    number = -1
-
-    def __init__(self, path: Path) -> None:
-        self.number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-    def __del__(self) -> None:
-        if self.number >= 0:
-            os.close(self.number)
-
-
-class OffsetFile:
-    """A file that any number of threads read at offsets; opened when first read, and anew when pickled."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path.absolute()
-        self._descriptor: _Descriptor | None = None
-
-    @property
-    def size(self) -> int:
-        """Bytes of the file."""
-        return self.path.stat().st_size
-
-    def read_into(self, array: np.ndarray, offset: int) -> int:
-        """Fill a contiguous array from the bytes at `offset`; return how many there were."""
-        descriptor = self._descriptor
-        if descriptor is None:
-            descriptor = self._descriptor = _Descriptor(self.path)
-        view = array.reshape(-1).view(np.uint8).data
-        done = 0
-        while done < len(view) and (got := os.preadv(descriptor.number, [view[done:]], offset + done)):
+def read_at(path: Path, array: np.ndarray, offset: int) -> int:
+    """Fill a contiguous array from the bytes of a file at `offset`; return how many there were."""
+    view, done = array.reshape(-1).view(np.uint8).data, 0
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        while done < len(view) and (got := os.preadv(file, [view[done:]], offset + done)):
             done += got
-        return done
-
-    def close(self) -> None:
-        """Close the file when whoever is reading it has finished."""
-        self._descriptor = None
-
-    def __reduce__(self) -> Any:
-        return OffsetFile, (self.path,)
+    finally:
+        os.close(file)
+    return done

@@ -16,7 +16,7 @@ from ann_benchmarks.common.sparse import SparseVectors, joined
 from ann_benchmarks.common.text import DAMAGE
 
 from .files import FlatRows
-from .reading import LARGEST, OffsetFile, reading
+from .reading import LARGEST, reading
 from .rows import ArrayRows, Rows
 
 BLOCK_VALUES = 2**20  # read at once
@@ -158,7 +158,7 @@ def open_csr(path: Path) -> SparseRows:
         )
     at = CSR_HEADER + 8 * (rows + 1)
     bounds, indices, data = (
-        FlatRows(OffsetFile(path), str(path), *where)
+        FlatRows(path, str(path), *where)
         for where in (
             (CSR_HEADER, (rows + 1, 1), "<i8"),
             (at, (values, 1), "<i4"),
@@ -233,5 +233,5 @@ def open_sparse_hdf5(path: Path, group: str, dimension: int) -> SparseRows:
         if not all(array.dtype.kind in kinds for array, kinds in zip(arrays, KINDS, strict=True)):
             raise UserError(f"{label} holds other numbers than sparse vectors have; make the dataset again")
         found = [(array.id.get_offset() or 0, (len(array), 1), array.dtype) for array in arrays]
-    indptr, indices, data = (FlatRows(OffsetFile(path), label, *where) for where in found)
+    indptr, indices, data = (FlatRows(path, label, *where) for where in found)
     return SparseRows(label, dimension, indptr.read(0, len(indptr))[:, 0], indices, data)
