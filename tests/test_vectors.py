@@ -156,8 +156,7 @@ def parts_of(folder: Path) -> list[Path]:
     ]
 
 
-def test_parts_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ann_benchmarks.data.vectors.rows.OPEN_PARTS", 3)
+def test_parts_end_to_end(tmp_path: Path) -> None:
     parts_of(tmp_path)
     rows = open_source(f"{tmp_path}/part_*.npy")
     assert isinstance(rows, JoinedRows) and rows.mapped() is None

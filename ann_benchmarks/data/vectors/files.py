@@ -10,7 +10,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.hdf5 import is_plain, lacking, open_hdf5_file
 
 from .reading import choose, read_at, reading, require_vectors, row_range
-from .rows import BLOCK_BYTES, LockedRows, Rows
+from .rows import BLOCK_BYTES, Rows
 
 PREFIX = 4  # bytes of the dimension before each row of fvecs, bvecs and ivecs, an int32
 
@@ -111,24 +111,16 @@ class TexmexRows(FlatRows):
         """Return None: the prefixes lie between the rows."""
 
 
-class ChunkedRows(LockedRows):
+class ChunkedRows(Rows):
     """Rows of an HDF5 dataset that the library must find or convert."""
 
-    _stored: h5py.Dataset | None
-
     def __init__(self, path: Path, key: str, shape: tuple[int, int], dtype: np.dtype) -> None:
-        super().__init__()
         self.label, self.shape, self.dtype = f"{path}:{key}", shape, dtype.newbyteorder("=")
         self.paths, self._key = (path.absolute(),), key
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        with self._lock, reading(row_range(self.label, start, stop)):
-            if self._stored is None:
-                self._stored = open_hdf5_file(self.paths[0])[self._key]
-            return np.array(self._stored[start:stop], self.dtype)
-
-    def _closed(self) -> dict[str, Any]:
-        return {"_stored": None}
+        with reading(row_range(self.label, start, stop)), open_hdf5_file(self.paths[0]) as file:
+            return np.array(file[self._key][start:stop], self.dtype)
 
 
 def open_npy(path: Path) -> FlatRows:

@@ -1,6 +1,7 @@
 """Vectors in Parquet files: a column of lists, decoded as a stream. Also published neighbours, and ids."""
 
 import hashlib
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,16 @@ import pyarrow.parquet as pq
 from ann_benchmarks.common.errors import UserError
 
 from .reading import choose, read_at, reading, require_vectors, row_range
-from .rows import BLOCK_BYTES, LockedRows
+from .rows import BLOCK_BYTES, Rows
 
 USUAL_COLUMNS = ("emb", "neighbors_id")  # of the OpenAI and Cohere sets
 READ_BUFFER = 2**18  # bytes; with one, pages are read as they are needed and not a whole row group
 SAMPLES, SAMPLE_BYTES = 64, 2**16  # of each file, for its fingerprint
 NUMPY_NAMES = {"halffloat": "float16", "float": "float32", "double": "float64"}  # of Arrow's types
 ID_BATCH = 2**16  # ids at once
-MOST_DECODERS = 8  # kept for reads that go on where another ended: those of several connections, say
+MOST_DECODERS = 16  # kept for reads that go on where another ended: those of several connections, say
+_IDLE: "list[_Decoder]" = []  # those that nobody uses just now, of any file
+_LOCK = threading.Lock()
 
 
 def open_parquet(path: Path, key: str = "") -> "ParquetRows":
@@ -42,17 +45,14 @@ def open_file(path: Path) -> pq.ParquetFile:
     return pq.ParquetFile(path, buffer_size=READ_BUFFER, pre_buffer=False)
 
 
-class ParquetRows(LockedRows):
+class ParquetRows(Rows):
     """A column of lists of numbers, all of the length of the first.
 
     Ranges that follow one another, or skip ahead, are one pass of decoding; others begin at their row group.
     In memory is one batch of rows for each of a few places that are read from, however large the row groups.
     """
 
-    _decoders: "list[_Decoder]"  # those that nobody uses just now
-
     def __init__(self, path: Path, column: str, file: pq.ParquetFile) -> None:
-        super().__init__()
         self.label, self.paths = f"{path}:{column}", (path.absolute(),)
         self._column = column
         groups = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
@@ -91,19 +91,20 @@ class ParquetRows(LockedRows):
                 rows[done : done + len(block)] = block
                 done += len(block)
         if stop < len(self):
-            with self._lock:
-                self._decoders = [*self._decoders, decoder][-MOST_DECODERS:]
+            with _LOCK:
+                _IDLE.append(decoder)
+                del _IDLE[:-MOST_DECODERS]
         return rows
 
     def _decoder_at(self, start: int) -> "_Decoder":
         """Take the decoder that is nearest before the row, or begin at its row group."""
         group = int(np.searchsorted(self._starts, start, side="right")) - 1
         first = int(self._starts[group])
-        with self._lock:
-            near = [decoder for decoder in self._decoders if first <= decoder.row <= start]
+        with _LOCK:
+            near = [one for one in _IDLE if one.rows is self and first <= one.row <= start]
             decoder = max(near, key=lambda decoder: decoder.row, default=None)
             if decoder is not None:
-                self._decoders.remove(decoder)
+                _IDLE.remove(decoder)
         if decoder is None:
             batch_rows = max(1, BLOCK_BYTES // (self.shape[1] * self.dtype.itemsize))
             decoder = _Decoder(self, self._column, group, first, batch_rows)
@@ -123,15 +124,17 @@ class ParquetRows(LockedRows):
                 digest.update(sample.data[: read_at(self.paths[0], sample, int(offset))])
         return digest.hexdigest()
 
-    def _closed(self) -> dict[str, Any]:
-        return {"_decoders": []}
+    def close(self) -> None:
+        """Close the files of reads that have ended."""
+        with _LOCK:
+            _IDLE[:] = [decoder for decoder in _IDLE if decoder.rows is not self]
 
 
 class _Decoder:
     """Decodes a column from the beginning of a row group on, batch by batch; `row` comes next."""
 
     def __init__(self, rows: ParquetRows, column: str, group: int, first: int, batch_rows: int) -> None:
-        self._rows, self.row = rows, first
+        self.rows, self.row = rows, first
         file = open_file(rows.paths[0])
         groups = range(group, file.num_row_groups)
         self._batches = file.iter_batches(batch_rows, row_groups=groups, columns=[column], use_threads=False)
@@ -143,7 +146,7 @@ class _Decoder:
             batch = next(self._batches, None)
             if batch is None:
                 raise UserError(
-                    f"{self._rows.row_name(self.row)} is missing: the file has changed; fetch it again"
+                    f"{self.rows.row_name(self.row)} is missing: the file has changed; fetch it again"
                 )
             self._left = self._numbers(batch.column(0))
         block, self._left = self._left[:count], self._left[count:]
@@ -151,21 +154,21 @@ class _Decoder:
         return block
 
     def _numbers(self, column: pa.Array) -> np.ndarray:
-        dimension = self._rows.shape[1]
+        dimension = self.rows.shape[1]
         lengths = pc.fill_null(pc.list_value_length(column), -1).to_numpy(zero_copy_only=False)
         wrong = np.flatnonzero(lengths != dimension)
         if len(wrong):
             length = lengths[wrong[0]]
             found = "is null" if length < 0 else f"has {length} numbers"
             raise UserError(
-                f"{self._rows.row_name(self.row + int(wrong[0]))} {found} where row 0 has {dimension}; "
+                f"{self.rows.row_name(self.row + int(wrong[0]))} {found} where row 0 has {dimension}; "
                 "every vector must have the same length"
             )
         numbers = column.flatten()
         if numbers.null_count:
             row, place = divmod(int(np.argmax(numbers.is_null())), dimension)
             raise UserError(
-                f"{self._rows.row_name(self.row + row)} has null as number {place} (from 0) where a number "
+                f"{self.rows.row_name(self.row + row)} has null as number {place} (from 0) where a number "
                 "is expected; correct or remove the row"
             )
         array: np.ndarray = numbers.to_numpy(zero_copy_only=False)

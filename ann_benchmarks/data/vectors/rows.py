@@ -1,7 +1,6 @@
 """The interface to vectors that may be larger than memory: rows by range."""
 
 import hashlib
-import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,6 @@ from ann_benchmarks.common.errors import UserError
 
 BLOCK_BYTES = 4 * 2**20  # `blocks` and `take` read so much at once
 GAP_BYTES = 2**15  # a gap between rows that is read along with them: about as fast as another read
-OPEN_PARTS = 64  # fewer than the files that a process may have open
 PIECE_BYTES = 2**20  # checked at once: it stays in the processor's cache
 
 
@@ -121,37 +119,10 @@ class ArrayRows(Rows):
         return self._array if isinstance(self._array, np.ndarray) else None
 
 
-class LockedRows(Rows):
-    """Rows whose files are read under a lock, and opened anew by a pickled copy."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.__dict__.update(self._closed())
-
-    def _closed(self) -> dict[str, Any]:
-        """Return the attributes that hold open files, as they are when none is open."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Close the files when whoever is reading them has finished."""
-        with self._lock:
-            self.__dict__.update(self._closed())
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, **self._closed(), "_lock": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._lock = threading.Lock()
-
-
-class JoinedRows(LockedRows):
+class JoinedRows(Rows):
     """Rows of several files end to end, of one dimension and element type; empty parts may be anything."""
 
-    _recent: dict[int, None]  # parts that are open, the longest ago first
-
     def __init__(self, parts: Sequence[Rows]) -> None:
-        super().__init__()
         filled = [part for part in parts if len(part)] or parts[:1]
         if not filled:
             raise UserError("vectors in parts need at least one part")
@@ -174,7 +145,7 @@ class JoinedRows(LockedRows):
         pieces: list[np.ndarray] = []
         while start < stop or not pieces:
             first, end = self._starts[number], min(stop, self._starts[number + 1])
-            pieces.append(self._opened(number).read(start - first, end - first))
+            pieces.append(self._parts[number].read(start - first, end - first))
             number, start = number + 1, end
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
@@ -184,7 +155,7 @@ class JoinedRows(LockedRows):
         part_of = np.searchsorted(self._starts, numbers, side="right") - 1
         for number in np.unique(part_of):
             here = part_of == number
-            found[here] = self._opened(int(number)).take(numbers[here] - self._starts[number])
+            found[here] = self._parts[number].take(numbers[here] - self._starts[number])
         return found
 
     def mapped(self) -> np.ndarray | None:
@@ -203,21 +174,8 @@ class JoinedRows(LockedRows):
         for part in self._parts:
             part.close()
 
-    def _closed(self) -> dict[str, Any]:
-        return {"_recent": {}}
-
     def _number(self, row: int) -> int:
         return min(bisect_right(self._starts, row), len(self._parts)) - 1
-
-    def _opened(self, number: int) -> Rows:
-        """Return a part that is about to be read; what was read longest ago is closed."""
-        with self._lock:
-            self._recent.pop(number, None)
-            self._recent[number] = None
-            if len(self._recent) > OPEN_PARTS:
-                self._parts[oldest := next(iter(self._recent))].close()
-                del self._recent[oldest]
-        return self._parts[number]
 
 
 class FirstRows(Rows):
