@@ -3,8 +3,7 @@
 import hashlib
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,6 @@ class Dataset(ABC):
     rows: int  # of the training vectors
     train_files: list[Path]  # the training vectors are read from these
     has_published_truth: bool  # whether true neighbours came with the data
-    _source: tuple[Callable[..., "Dataset"], tuple[Any, ...]]  # opens it on another machine; it pickles
     _known_truth: TrueNeighbors | None = None  # once it is checked
     _known_depth = 0
 
@@ -174,10 +172,6 @@ class Dataset(ABC):
         write_check(record, [*self.files, *([path] if path.exists() else [])], checked)
         return checked.truth
 
-    def rows_opener(self) -> Callable[[], Rows]:
-        """Return what opens the training vectors on another machine that sees the same files; it pickles."""
-        return partial(_open_rows, *self._source)
-
     def queries_in_train(self) -> int:
         """Return how many queries are rows of the training set, too; 0 for sets and sparse vectors."""
         if IN_TRAIN in self.attrs:
@@ -243,10 +237,6 @@ class Dataset(ABC):
     def vectors(self) -> Any:
         """The training vectors in the form in which they are read block by block: Rows, or a list of sets."""
         return self.train() if self.attrs["type"] == "sparse" else self.train_rows()
-
-
-def _open_rows(open_dataset: Callable[..., Dataset], arguments: tuple[Any, ...]) -> Rows:
-    return open_dataset(*arguments).train_rows()
 
 
 def plug_in_array(rows: Rows) -> np.ndarray:

@@ -40,8 +40,6 @@ class HDF5Dataset(Dataset):
     def __init__(self, path: Path, distance: str = "", recompute_distances: bool = False) -> None:
         self._has_distances = not recompute_distances
         self.path, self.name, self.data, self.train_files = path, path.stem, path.parent, [path]
-        # An old file lacks the metric, which changes no row.
-        self._source = HDF5Dataset, (path.absolute(), "angular")
         try:
             # No lock is needed: files get their name when they are whole and are never written again.
             self._file = open_hdf5_file(path)
@@ -110,7 +108,6 @@ class SparseDataset(Dataset):
 
     def __init__(self, path: Path) -> None:
         self.name, self.data, self.train_files = path.stem, path.parent, [path]
-        self._source = SparseDataset, (path.absolute(),)
         try:
             with open_hdf5_file(path) as file:
                 self.attrs = {"point_type": "sparse"} | _plain_attributes(file) | {"type": "csr"}

@@ -39,7 +39,7 @@ def find_truth(name: str, count: int, scheduler: str | None = None, force: bool 
         state = DATA_FOLDER / f".{name}.truth.partial"
         files = [(path.stat().st_size, path.stat().st_mtime_ns) for path in dataset.train_files]
         mark = f"{dataset.mark()} {files}"  # what was found in files that have changed since is not used
-        options = SearchOptions(state, mark, scheduler, dataset.rows_opener())
+        options = SearchOptions(state, mark, scheduler)
         found = TrueNeighbors(*ground_truth(metric, dataset.vectors(), dataset.test(), count, options), name)
         dataset.keep_truth(found)
         state.unlink(missing_ok=True)

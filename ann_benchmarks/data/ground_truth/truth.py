@@ -3,7 +3,6 @@
 import hashlib
 import json
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from ann_benchmarks.common.sparse import SparseVectors
 from ann_benchmarks.common.text import DAMAGE, warn
 
 from ..vectors.rows import ArrayRows, Rows
-from .cluster import Cluster
+from .cluster import search_on_cluster
 from .devices import HOST, SEARCH_DEVICE
 from .exact import Run, nearest, nearest_sets, nearest_sparse
 from .span import Problem, SpanNeighbors, search_span
@@ -38,14 +37,12 @@ class SearchOptions:
 
     `state` is a file that holds what is known after each span of rows. It is used again only for the same
     metric, k, queries, shape, dtype and `mark`, which says which rows these are; the caller deletes it when
-    the result is stored. With `scheduler`, the address of a Dask cluster, each worker calls `opener`, which
-    must survive pickling, for the same rows.
+    the result is stored. `scheduler` is the address of a Dask cluster whose workers see the same files.
     """
 
     state: Path | None = None
     mark: str = ""
     scheduler: str | None = None
-    opener: Callable[[], Rows] | None = None
     progress: bool = True  # shown on a terminal
 
 
@@ -180,10 +177,7 @@ def ground_truth(
         threadpool_limits(1, user_api="blas"),
     ):
         if options.scheduler and missing:
-            if options.opener is None:
-                raise UserError("a cluster's workers need a way to open the dataset; this one has none")
-            cluster = Cluster(options.scheduler, options.opener)
-            found = cluster.search(problem, train, missing, farthest, bar.update)
+            found = search_on_cluster(options.scheduler, problem, train, missing, farthest, bar.update)
         else:
             found = (
                 (number, search_span(problem, train, span, farthest(), usable_cores(), bar.update))
