@@ -22,6 +22,9 @@ MOST_REMEMBERED = 32  # vectors
 MANY_COPIES = 8  # copies among rows looked at together that make a vector worth remembering
 
 
+Advance = Callable[[int], object]
+
+
 class Problem(NamedTuple):
     """The search of the k nearest training rows of each query, (n, dimension)."""
 
@@ -47,7 +50,7 @@ def search_span(
     span: range,
     farthest: np.ndarray,
     threads: int,
-    advance: Callable[[int], object] = lambda rows: None,
+    advance: Advance = lambda rows: None,
 ) -> SpanNeighbors:
     """Find the k nearest rows of a span, of those no farther than `farthest`, (queries,), from their query.
 
@@ -64,12 +67,7 @@ def search_span(
 
 class _Search:
     def __init__(
-        self,
-        problem: Problem,
-        train: Rows,
-        span: range,
-        farthest: np.ndarray,
-        advance: Callable[[int], object],
+        self, problem: Problem, train: Rows, span: range, farthest: np.ndarray, advance: Advance
     ) -> None:
         self.problem, self.train, self.span, self.advance = problem, train, span, advance
         chosen = SEARCH_DEVICE.get()
@@ -171,16 +169,15 @@ class _Search:
             query, row = (device.arrays.concatenate(arrays) for arrays in zip(*waiting, strict=True))
             found = device.distances(self.problem.metric, self.queries, self.kept, query, row)
             if found is None:
-                found = self.distances(device.get(query), device.get(row), self.fetch, pool.map)
+                metric, queries, _ = self.problem
+                pairs = device.get(query), device.get(row)
+                found = exact_distances(metric, queries, self.fetch, *pairs, pool.map)
             ends = np.cumsum([len(row) for _, row in waiting])[:-1]
             groups = *zip(*waiting, strict=True), np.split(found, ends), [self.problem.k] * len(waiting)
             parts += pool.map(device.nearest, *groups)
         query, row, distances = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         counts = np.bincount(query, minlength=len(self.problem.queries))
         return SpanNeighbors(counts, self.span.start + row.astype(np.int64), distances)
-
-    def distances(self, query: np.ndarray, row: np.ndarray, fetch: Any, run: Any = map) -> np.ndarray:
-        return exact_distances(self.problem.metric, self.problem.queries, fetch, query, row, run)
 
     def fetch(self, rows: np.ndarray) -> np.ndarray:
         return self.train.take(self.span.start + rows.astype(np.int64))
@@ -243,7 +240,8 @@ class _Group:
         if len(pairs[0]) > self._most * 5 // 6:
             query, row = (device.get(part) for part in pairs[:2])
             of = self._queries.start + query.astype(np.int64)
-            distances = self._search.distances(of, row, self._search.fetch_and_learn)
+            metric, queries, _ = self._search.problem
+            distances = exact_distances(metric, queries, self._search.fetch_and_learn, of, row)
             order = nearest(query, distances, row, self._k)
             upper = self._search.bounds.limits(distances[order], of[order])
             # Rounding to float32 and the step up moved them by less than two steps.
