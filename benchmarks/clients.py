@@ -1,8 +1,8 @@
 """Our clients take about the CPU of pgbench's, and far less than psycopg's cursor.execute.
 
-HNSW at ef_search 10. CPU is the clients' own, for a query. Ours keep the answers that a recall needs, or
-none, as pgbench. That sends the number of a query, which the server looks up; the others send the vector. It
-runs with a thread for each core, as we run a process, and with a thread for each client.
+HNSW at ef_search 10. CPU is the clients' own, for a query. Ours keep the answers that a recall needs. pgbench
+sends the number of a query, which the server looks up; the others send the vector. It runs with a thread for
+each core, as we run a process.
 """
 
 import argparse
@@ -67,9 +67,7 @@ def cases(args: argparse.Namespace) -> Iterator[Case]:
             load = Load(clients, seconds=args.seconds)
             ways = {
                 "ours": partial(run_clients, algorithm, queries, load, True),
-                "ours, no ids": partial(run_clients, algorithm, queries, load, False),
                 "pgbench": partial(pgbench, clients, min(clients, usable_cores())),
-                "pgbench -j N": partial(pgbench, clients, clients),
                 "cursor.execute": partial(run_clients, executing, queries, load, False),
             }
             yield Case(counted(clients, "client"), ways, base="pgbench")

@@ -4,25 +4,22 @@ Results are drawn (benchmarks/drawn.py), and judged by the code that judges meas
 
     seen         share of reports that name a fastest where one is faster by 10%
     races        the same of run.py --until, and of equals, and the mean number of rounds until it is sure
-    factors      reported over true factor, where the same rounds have chosen the fastest of several
     repetitions  share that differs where nothing changed, and where B is slower by 10%
 """
 
 import argparse
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from itertools import product
 
 import numpy as np
 
 from ann_benchmarks.jobs.rounds import MOST_ROUNDS, Contender, Race, Rounds
-from ann_benchmarks.results.comparable import Comparison
-from ann_benchmarks.results.runs import Run
 from ann_benchmarks.statistics.differences import Estimate, difference
 
 from . import drawn
-from .drawn import RUNS, TARGET, DrawnRecall, Throughputs, result, results, turns
+from .drawn import RUNS, DrawnRecall, Throughputs, result, results, turns
 from .harness import Row, count_shares
 
 GOAL = None
@@ -35,10 +32,10 @@ UNTIL = 0.05
 def cases(args: argparse.Namespace) -> Iterator[Row]:
     rng = np.random.default_rng(args.seed)
     for part in args.parts:
-        yield from PARTS[part](rng, args.sets, args.rounds)
+        yield from PARTS[part](rng, args.sets)
 
 
-def seen(rng: np.random.Generator, sets: int, _: int) -> Iterator[Row]:
+def seen(rng: np.random.Generator, sets: int) -> Iterator[Row]:
     for noise, rounds in product(NOISES, (4, 8, 16, 32, 64)):
 
         def judge(noise: float = noise, rounds: int = rounds) -> tuple[bool]:
@@ -50,7 +47,7 @@ def seen(rng: np.random.Generator, sets: int, _: int) -> Iterator[Row]:
         yield Row(f"10% faster, {rounds} rounds, runs {noise:.0%}", {"named": named})
 
 
-def races(rng: np.random.Generator, sets: int, _: int) -> Iterator[Row]:
+def races(rng: np.random.Generator, sets: int) -> Iterator[Row]:
     for faster, noise, drift in [*product((0.0,), (0.02, 0.03, 0.09), (1.0, 0.98, 0.995)),
                                  *product((FASTER,), (0.02, 0.03, 0.09), (0.98,))]:  # fmt: skip
         figures = {}
@@ -88,39 +85,7 @@ def raced(rates: Throughputs, faster: float = 0.0) -> tuple[bool, bool, int]:
     return "the fastest with" in text, "times as fast as" in text, race.done
 
 
-def factors(rng: np.random.Generator, sets: int, _: int) -> Iterator[Row]:
-    for noise, apart, rounds in product((0.03, 0.09), (0.0, 0.01), (8, 16, 30)):
-        slower = apart * np.append(np.arange(INDEXES), 0.0)  # the last is as fast as the first
-        one, every = [], []
-        for _set in range(sets):
-            rates = turns(rng, INDEXES + 1, rounds, noise, 0.98) - slower[:, np.newaxis]
-            one.append(find_best_factor(results([INDEXES, 1], rates, 0.0)))
-            every += find_each_factor(results([1] * INDEXES, rates[:-1], 0.0), apart)
-        sure = [factor for factor, is_sure in every if is_sure]
-        figures = {"6 against 1": float(np.mean(one)), "6 algorithms": float(np.mean([f for f, _ in every]))}
-        figures |= {"where sure": float(np.mean(sure)) if sure else math.nan, "sure": len(sure) / len(every)}
-        yield Row(f"runs {noise:.0%}, {apart:.0%} apart, {rounds} rounds", figures)
-
-
-def find_best_factor(runs: Sequence[Run]) -> float:
-    """Return the factor between an algorithm's best index and the other algorithm's, which is as fast."""
-    contest = Comparison(1, runs, TARGET).contest
-    (ratio,) = contest.ratios().values()
-    is_first = next(iter(contest.standings)) == "a0"
-    return ratio.value if is_first else 1 / ratio.value
-
-
-def find_each_factor(runs: Sequence[Run], apart: float) -> list[tuple[float, bool]]:
-    """Return each factor of the first over another, divided by the true one, and whether it is sure."""
-    contest = Comparison(1, runs, TARGET).contest
-    first = int(next(iter(contest.standings))[1:])
-    return [
-        (ratio.value / math.exp(apart * (int(other[1:]) - first)), ratio.is_sure)
-        for other, ratio in contest.ratios().items()
-    ]
-
-
-def repetitions(rng: np.random.Generator, sets: int, _: int) -> Iterator[Row]:
+def repetitions(rng: np.random.Generator, sets: int) -> Iterator[Row]:
     for within, between in ((0.01, 0.01), (0.03, 0.03), (0.03, 0.1), (0.1, 0.1), (0.25, 0.3)):
 
         def side(
@@ -137,9 +102,8 @@ def repetitions(rng: np.random.Generator, sets: int, _: int) -> Iterator[Row]:
         yield Row(f"runs {within:.0%}, repetitions {between:.0%} apart", figures)
 
 
-PARTS = {part.__name__: part for part in (seen, races, factors, repetitions)}
+PARTS = {part.__name__: part for part in (seen, races, repetitions)}
 OPTIONS = {
     "parts": {"choices": [*PARTS], "default": [*PARTS]},
     "sets": {"default": 1000, "help": "drawn for each figure"},
-    "rounds": 16,
 }
