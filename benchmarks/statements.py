@@ -6,7 +6,7 @@ by 16% (runs by 3% in these three). A row is the share of studies, in per cent, 
 
     prices       a server 1% below, or above, the queries/s or the p99 that are needed is said to keep them,
                  or not to; a recall of 0.949 is said to reach 0.95, by 1,000 queries; of five servers, a slow
-                 one is named the cheapest that is not; of three equals, one has more queries for the money
+                 one is named the cheapest that is not
     memory       75% of the throughput is said to be 80%, or 85% not to be, on one of four tiers
     fastest      of equal indexes, one is named fastest or ahead: two, six of one algorithm and one, or six;
                  measured once, with one run, or in rounds; where one is slow by 3% in all; at recalls of 0.99
@@ -133,10 +133,6 @@ def prices(rng: np.random.Generator, draw: Draw) -> Judges:
         slow = any(f"is tier 1GB:{ram} (" in lead for ram, share in shares.items() if share < 1)
         return lead.startswith("The cheapest") and slow
 
-    def is_ranked() -> bool:
-        found = price([server(row, 8, name=f"a{n}") for n, row in enumerate(draw(3))])
-        return any("Next is" in one.text for one in found.statements)
-
     p99 = float(np.exp(P99 * SPREAD))
     return {
         "price: 1% too few queries/s, yes": partial(is_said, "yes", -NEAR, rate=100.0),
@@ -145,7 +141,6 @@ def prices(rng: np.random.Generator, draw: Draw) -> Judges:
         "p99 shorter by 1%, no": partial(is_said, "no", NEAR, latency=p99),
         "recall 0.949, yes": is_recall_said,
         "cheapest of five, too slow": is_named,
-        "queries for the money, of three equals": is_ranked,
     }
 
 

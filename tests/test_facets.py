@@ -66,7 +66,7 @@ def results(tmp_path, monkeypatch):
                 make_result("d", series.label, f"{recall}", truth, recall, seconds, **more)
 
 
-@pytest.mark.parametrize("options", [{"x": "build", "y": "qpsatrecall"}, {"normalise": True}, {"raw": True}])
+@pytest.mark.parametrize("options", [{"x": "build", "y": "qpsatrecall"}, {"raw": True}])
 def test_panels_of_other_metrics(results, options, capsys):
     draw_picture(request_of("d", output="x.svg", facet="clients", **options))
     assert "panels: 3" in capsys.readouterr().out

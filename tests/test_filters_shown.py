@@ -9,14 +9,14 @@ from dataclasses import replace
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.plotting.filter_figure import create_filter_figure, filter_panels
-from ann_benchmarks.plotting.filter_map import filter_map
+from ann_benchmarks.plotting.chart import draw_chart
 from ann_benchmarks.reporting.answer import statements
 from ann_benchmarks.reporting.content import Shown
 from ann_benchmarks.reporting.kinds import worth_showing
 from ann_benchmarks.reporting.pictures import decile_picture, decile_table, filter_picture, filter_table
 from ann_benchmarks.results.filtered import filtered_speed, group_by_filter, read_deciles
 from ann_benchmarks.views.figures import assign_styles
+from ann_benchmarks.views.filter_chart import filter_chart
 from ann_benchmarks.views.filters import NO_DEFAULTS, fastest_table, filter_tables, view_filters
 from ann_benchmarks.website.columns import filter_columns
 
@@ -76,8 +76,6 @@ def test_one_wording_of_the_fastest_in_sentences_tables_cells_and_the_picture():
         (known,) = view.fastest.values()
         assert (known.state, sorted(known.names)) == (says, names)
         assert fastest_table(view).rows[0][3].startswith(says)
-        ((_, _, cell),) = filter_map(view, 9.0).texts.values()
-        assert cell.replace("\n", " ").startswith(says)
         rows = filter_tables(view)[0].rows
         assert (says in rows[0]) == bool(names) and ("slower, at a higher recall" in rows[-1]) == (
             above in runs
@@ -102,31 +100,30 @@ def test_an_impossible_share_of_rows_is_left_out(share):
     assert group_by_filter([unknown], 0.95) == []
 
 
+def chart_of(view):
+    return filter_chart(view, "t", assign_styles(view.strategies))
+
+
 def test_a_line_is_broken_where_a_strategy_does_not_reach_the_recall():
     runs = [make_filtered("a", f"uniform:{s:g}", 100, r) for s, r in ((0.5, 0.96), (0.1, 0.5), (0.01, 0.96))]
-    (panel,) = filter_panels(view_filters(runs, 0.95))
-    points = panel.points(["a"], lambda one: {name: (at.qps, None) for name, at in one.standings.items()})
-    assert [math.exp(point.x) for point in points["a"]] == pytest.approx([0.01, 0.1, 0.5])
-    assert [math.isnan(point.y) for point in points["a"]] == [False, True, False]
+    (panel,) = chart_of(view_filters(runs, 0.95)).panels
+    (curve,) = panel.curves
+    assert [point.x for point in curve.points] == pytest.approx([0.01, 0.1, 0.5])
+    assert [math.isnan(point.y) for point in curve.points] == [False, True, False]
 
 
-def test_kinds_of_one_set_share_a_panel_and_cells_with_names():
+def test_kinds_of_one_set_share_a_column_with_names():
     sets = [("uniform:0.01", 0.01), ("cheap", 0.2), ("tenants:50", 0.07)]
-    view = view_filters([make_filtered("a", name, 100, selectivity=share) for name, share in sets], 0.95)
-    (panel,) = filter_panels(view)
-    assert panel.is_named and [one.name for one in panel.sets] == ["uniform:0.01", "tenants:50", "cheap"]
-    shown = filter_map(view, 9.0)
-    assert shown.columns == ["", "", ""] and [[*row.cells] for row in shown.rows] == [[0, 1, 2]]
-    assert shown.texts["tenants:50"] == ("tenants:50 (7%)", "a", "the only one that was measured")
-
-
-def test_a_column_of_the_map_is_a_share_of_rows():
-    runs = [make_filtered("a", "near:0.1", 9, selectivity=0.099), *sweep(1, ("uniform",), (0.5, 0.1))]
-    shown = filter_map(view_filters([*runs, make_filtered("a", "near:0.5", 9)], 0.95), 9.0)
-    assert shown.columns == ["50%", "10%"]
-    assert [[one.name for one in row.cells.values()] for row in shown.rows] == [
-        ["uniform:0.5", "uniform:0.1"], ["near:0.5", "near:0.1"]
-    ]  # fmt: skip
+    runs = [make_filtered("a", name, 100, selectivity=share) for name, share in sets]
+    runs += [make_filtered(name, "near:0.5", 100, has_default_settings=True) for name in "ab"]
+    runs.append(make_filtered("b", "near:0.1", 100, 0.2, has_default_settings=True))
+    near, named, at_defaults, nothing = chart_of(view_filters(runs, 0.95)).panels
+    assert [*near.x.ticks.values()] == ["10%", "50%"]
+    assert [*named.x.ticks.values()] == ["uniform:0.01", "tenants:50\n7%", "cheap\n20%"]
+    roles = [[(one.name, one.role) for one in panel.curves] for panel in (near, named, at_defaults)]
+    assert roles[:2] == [[("a", "line"), ("b", "line")], [("", "mark")]]
+    assert roles[2] == [("", "line"), ("", "line"), ("", "hollow"), ("", "hollow")]
+    assert nothing.absent == "no result at default settings" and not nothing.curves
 
 
 def test_columns_without_any_figure_are_left_out():
@@ -138,11 +135,10 @@ def test_columns_without_any_figure_are_left_out():
 @pytest.mark.thorough
 def test_many_strategies_and_kinds_are_drawn_whole(tmp_path):
     view = view_filters(sweep(12, ("uniform", "near", "far", "labels", "labels2")), 0.95)
-    styles = assign_styles(view.strategies)
-    create_filter_figure(view, tmp_path / "a.svg", "t", styles)
+    draw_chart(chart_of(view), tmp_path / "a.svg")
     assert (tmp_path / "a.svg").stat().st_size > 100_000
     text = (tmp_path / "a.svg").read_text()
-    assert all(f"<!-- {name} -->" in text for name in (*styles, "labels2", "cannot be told apart", "0.1%"))
+    assert all(f"<!-- {name} -->" in text for name in (*view.strategies, "labels2", "0.1%"))
 
 
 @pytest.mark.parametrize(
@@ -151,7 +147,7 @@ def test_many_strategies_and_kinds_are_drawn_whole(tmp_path):
         (["--tiers"], "a picture each"),
         (["-x", "build"], "--filters has axes of its own: leave out --x-axis"),
         (["--facet", "filter"], "leave out --facet"),
-        (["--normalise"], "leave out --normalise"),
+        (["--published", "5m"], "leave out --published"),
         (["--target-recall", "2"], "must be above 0"),
     ],
 )

@@ -6,15 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import h5py
-import numpy as np
 import psutil
 import pytest
 
-from ann_benchmarks.results import cache, runs
+from ann_benchmarks.results import runs
 from ann_benchmarks.results.cache import each
 from ann_benchmarks.results.file import iter_result_paths, read_result
-from ann_benchmarks.results.runs import fitting_processes, load_runs
+from ann_benchmarks.results.runs import load_runs
 
 from .plotting_data import age, dump_json, make_result, make_truth
 from .programs import has_ended, until
@@ -159,24 +157,6 @@ run_command(main)
     until(lambda: all(map(has_ended, forked)))
 
 
-def test_one_process_where_there_are_no_forks(monkeypatch):
-    monkeypatch.setattr(cache.sys, "platform", "win32")
-    here = os.getpid()
-    assert list(each(lambda item: os.getpid(), range(4), 3)) == [here] * 4
-
-
-def test_few_files_one_core_and_large_files_take_one_process(monkeypatch):
-    monkeypatch.setattr(runs, "usable_cores", lambda: 4)
-    assert fitting_processes([10**6] * 1000) == 4
-    assert fitting_processes([10**6] * 40) == 2
-    assert fitting_processes([10**6] * 10) == fitting_processes([]) == 1
-    assert fitting_processes([10**6] * 1000 + [2 * 10**8]) == 1
-    monkeypatch.setattr(runs, "usable_cores", lambda: 1)
-    assert fitting_processes([10**6] * 1000) == 1
-    monkeypatch.setattr(runs, "usable_cores", lambda: 64)
-    assert fitting_processes([10**6] * 1000) == runs.MOST_PROCESSES
-
-
 # --- what is read ---
 
 
@@ -187,20 +167,3 @@ def test_neighbors_are_not_read_for_metrics(results):
     assert without.neighbors.size == 0
     assert without.distances.tolist() == whole.distances.tolist()
     assert without.attrs == whole.attrs
-
-
-def test_runs_keep_no_arrays(results):
-    with h5py.File(results[0], "r+") as file:
-        file.attrs["long"] = np.zeros(1000)
-    for run in load_runs(iter_result_paths()):
-        assert not any(isinstance(value, np.ndarray) for value in vars(run).values())
-        assert "long" not in run.attrs
-
-
-def test_a_dataset_has_a_cache_of_its_own(results):
-    for path in [*results, *Path("data").iterdir()]:
-        age(path)
-    list(load_runs(iter_result_paths()))
-    assert sorted(Path("results").rglob(".metrics-cache.json")) == [
-        Path("results", name, ".metrics-cache.json") for name in ("d", "e")
-    ]

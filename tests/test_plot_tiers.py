@@ -21,7 +21,7 @@ from ann_benchmarks.views.tier_lines import (
     TierLine,
     index_sizes,
     relative_lines,
-    side_by_side,
+    spread_out,
     tier_chart,
     tier_lines,
 )
@@ -171,16 +171,6 @@ def test_odd_attributes_of_others_are_no_error(results):
     assert "HNSW, 32 clients" in drawn()
 
 
-def test_intervals_of_three_runs_and_more_are_bars():
-    sure = {"qps_low": 8.0, "qps_high": 12.0, "latency_p99_low": 0.5, "latency_p99_high": 1.5}
-    sure["latency_queries"] = 1000
-    (line,) = lines_of(run("a", 10.0, **sure)).values()
-    assert line.panels["qps"][0].y_interval == pytest.approx((8.0, 12.0))
-    assert line.panels["p99"][0].y_interval == pytest.approx((500.0, 1500.0))
-    (line,) = lines_of(run("a", 10.0, **sure, run_count=2)).values()
-    assert line.panels["qps"][0].y_interval is None
-
-
 # --- the picture ---
 
 
@@ -326,10 +316,10 @@ def test_lines_without_a_size_cannot_be_compared(results):
 
 def test_lines_with_bars_stand_side_by_side():
     lines = [line(f"a{i}", [5.0] * 9) for i in range(4)]
-    places = [[point.x for point in one.panels["qps"]] for one in side_by_side(lines)]
+    places = [[point.x for point in one.panels["qps"]] for one in spread_out(lines)]
     for tier in range(9):
         at = [xs[tier] / (GB * 2**tier) for xs in places]
         assert at == sorted(set(at)) and at[0] * at[-1] == pytest.approx(1)
         assert at[-1] / at[0] < 2**0.5  # none is nearer to another tier
-    (alone,) = side_by_side(lines[:1])
+    (alone,) = spread_out(lines[:1])
     assert alone == lines[0]

@@ -6,9 +6,8 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.published import published, published_names
-from ann_benchmarks.published.selecting import rows_where, select
+from ann_benchmarks.views.published import read_lines
 
-REPORTS = ("5m", "100m", "1b")
 # Checksums of all cells, which were compared with their sources, so that a change is noticed.
 CHECKED = {
     "100m": 2495146487,
@@ -25,15 +24,6 @@ CHECKED = {
     "vectordbbench": 3854004870,
     "year-in-review": 3976234610,
 }
-
-
-def cells(name, table, column, **where):
-    return [row[column] for row in rows_where(published(name).table(table), where)]
-
-
-def one(name, table, column, **where):
-    (value,) = cells(name, table, column, **where)
-    return value
 
 
 # --- the figures ---
@@ -53,109 +43,41 @@ def test_no_figure_has_changed(name):
     assert crc32(repr(cells).encode()) == CHECKED[name]
 
 
-def test_what_the_report_says_follows_from_its_tables():
-    def claim(name, about):
-        return next(row["value"] for row in published(name).table("claims").rows if about in row["claim"])
+# --- lines over clients ---
 
-    def qps(name, engine, clients, **where):
-        return max(cells(name, "tiers", "qps", engine=engine, clients=clients, **where))
-
-    def build(name, test):
-        return one(name, "builds", "build_time", test=test)
-
-    assert build("1b", "pgvector-deep1B-m16-128") / 3600 == pytest.approx(15.7, abs=0.05)
-    assert build("1b", "vc-deep1B-800-640k") / 3600 == pytest.approx(1.2, abs=0.05)
-    slow, fast = build("1b", "pgvector-deep1B-m16-128"), build("1b", "vc-deep1B-800-640k")
-    assert slow / fast == pytest.approx(claim("1b", "slow builds"), abs=0.5)
-    for name in REPORTS:
-        times = [min(cells(name, "builds", "build_time", engine=e)) for e in ("pgvector HNSW", "VectorChord")]
-        assert times[0] / times[1] == pytest.approx(claim(name, "build time"), abs=0.05)
-        faster = qps(name, "VectorChord", 32) / qps(name, "pgvector HNSW", 32)
-        assert faster == pytest.approx(claim(name, "QPS by 32 clients, VectorChord"), abs=0.05)
-        sizes = [max(cells(name, "tiers", "index_size", engine=e)) for e in ("pgvector HNSW", "VectorChord")]
-        assert sizes[1] / sizes[0] == pytest.approx(claim(name, "index size"), abs=0.01)
-    for name, ram, one_client, many in (("100m", 64, 13.4, 12.3), ("1b", 128, 20.7, 6.5)):
-        for clients, ratio in ((1, one_client), (32, many)):
-            faster = qps(name, "VectorChord", clients, ram=ram) / qps(name, "pgvector HNSW", clients, ram=ram)
-            assert faster == pytest.approx(ratio, abs=0.57 if ratio == 20.7 else 0.06)  # from 31 / 1.5
-            about = f"QPS by {clients} client{'s' * (clients > 1)}, VectorChord over HNSW, {ram} GB"
-            assert claim(name, about) == ratio
-
-
-def test_two_shards_find_up_to_15_percent_more():
-    def recall(servers, dataset, ef_search):
-        return one("distributed", "shards", "recall", servers=servers, dataset=dataset, ef_search=ef_search)
-
-    rows = published("distributed").table("shards").rows
-    places = {(row["dataset"], row["ef_search"]) for row in rows}
-    gains = {place: recall("two shards", *place) / recall("one", *place) for place in places}
-    assert max(gains, key=gains.get) == ("gist-960-euclidean", 10)
-    assert max(gains.values()) == pytest.approx(1.15, abs=0.005) and min(gains.values()) >= 1
-
-
-# --- selecting ---
-
-
-def curves(**requested):
-    return select(requested)[1]
-
-
-INSERTS = {"published": "insert-scaling", "table": "inserts", "x": "clients", "y": "tps"}
 ONE = {"version": "0.5.1", "instance": "m7g.16xl", "dimension": 128}
 
 
-def test_what_issues_say_of_filters_follows_from_their_figures():
-    latency = {row["index"]: row["latency"] for row in published("tenants").table("partial-index").rows}
-    assert latency["one index for all"] / latency["partial index"] == pytest.approx(50, abs=0.5)
-    (locks,) = published("tenants").table("locks").rows
-    assert locks["lock_slots"] == 64 * 100
-    assert locks["lock_slots"] / locks["indexes_of_a_tenant"] == pytest.approx(
-        locks["most_tenants"], rel=0.02
-    )
-
-
-def test_a_selection_is_a_curve_absolute_or_over_its_first_point():
-    (points,) = curves(**INSERTS, where=ONE).values()
-    assert points[:2] == [(1, 309), (2, 541)] and len(points) == 7
-    (shares,) = curves(**INSERTS, where=ONE, normalise="first").values()
-    assert shares == [(x, y / 309) for x, y in points]
-
-
-def test_a_column_makes_a_curve_for_each_of_its_values():
-    requested = {"published": "query-scaling", "x": "clients", "y": "tps", "by": "ef_search"}
-    found = curves(**requested, where={"instance": "m6g.16xl", "dimension": 1536, "ef_search": [20, 800]})
-    assert list(found) == ["ef_search 20", "ef_search 800"]
-    assert found["ef_search 800"][-1] == (64, 782)
-    by_engine = {"published": "1b", "table": "tiers", "x": "ram", "y": "qps", "by": ["engine", "clients"]}
-    assert "VectorChord, 1 client" in curves(**by_engine)
-
-
-def test_what_is_not_told_is_no_point():
-    found = curves(published="storage", x="vectors", y="p95", by="disk")
-    assert list(found) == ["NVMe", "gp3"]
+def test_a_line_for_each_curve_of_the_chosen_rows():
+    (points,) = read_lines("insert-scaling:inserts", ONE).series.values()
+    assert [(p.x, p.y) for p in points[:2]] == [(1, 309), (2, 541)] and len(points) == 7
+    found = read_lines("query-scaling", {"instance": "m6g.16xl", "dimension": 1536}).series
+    assert {"ef_search 20", "ef_search 800"} <= found.keys()
+    assert (found["ef_search 800"][-1].x, found["ef_search 800"][-1].y) == (64, 782)
 
 
 @pytest.mark.parametrize(
-    ("requested", "message"),
+    ("name", "where", "message"),
     [
-        ({"where": {"version": "0.5.2"}}, "no row of 'inserts' has version = 0.5.2: version is 0.5.0, 0.5.1"),
-        ({"where": {"clients": 3}}, "clients is 1, 2, 4, 8"),
-        ({"where": {"disk": "gp3"}}, "the table 'inserts' has no column 'disk': it has version, instance"),
-        ({}, "several rows of 'inserts' have clients = 1: choose by version"),
-        ({"x": "version"}, "the column 'version' of 'inserts' holds no numbers"),
-        ({"table": "insert"}, "has no table 'insert': it has inserts, version-speedups"),
-        ({"table": "", "y": "qps"}, "has no table with the columns clients, qps"),
-        ({"published": "rds"}, "unknown published figures 'rds': choose from 100m"),
-        ({"normalise": "last"}, "can only be 'first'"),
-        ({"where": "version"}, "'where' of published figures must be columns with values"),
-        ({"y": None}, "has no 'y'"),
-        ({"tabel": "inserts"}, "unknown key 'tabel'"),
+        (
+            ":inserts",
+            {"version": "0.5.2"},
+            "no row of 'inserts' has version = 0.5.2: version is 0.5.0,",
+        ),
+        (":inserts", {"clients": 3}, "clients is 1, 2, 4, 8"),
+        (":inserts", {"disk": "gp3"}, "the table 'inserts' has no column 'disk': it has version, instance"),
+        (
+            ":inserts",
+            {"version": ["0.5.0", "0.5.1"]},
+            "several rows of 'inserts' have clients = 1: choose",
+        ),
+        (":insert", {}, "has no table 'insert': it has inserts, version-speedups"),
+        (":version-speedups", {}, "has no table of qps or tps over clients"),
     ],
 )
-def test_a_selection_of_nothing_is_one_line(requested, message):
-    with pytest.raises(UserError, match=message) as error:
-        select({**INSERTS, **requested})
-    assert "\n" not in str(error.value)
+def test_rows_that_make_no_line_are_named(name, where, message):
+    with pytest.raises(UserError, match=message):
+        read_lines(f"insert-scaling{name}", where)
 
 
 # --- mistakes in a file ---

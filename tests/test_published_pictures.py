@@ -1,4 +1,4 @@
-"""Published figures laid over one's own: frontiers, lines and tables, absolute and over the first point."""
+"""Published figures laid over one's own: frontiers, lines and tables."""
 
 import re
 from pathlib import Path
@@ -11,8 +11,8 @@ from ann_benchmarks.plotting.draw import draw as draw_picture
 from ann_benchmarks.statistics.intervals import Interval
 from ann_benchmarks.views.curves import line_chart
 from ann_benchmarks.views.figures import BARS
-from ann_benchmarks.views.points import Point, divide_by_first
-from ann_benchmarks.views.published import read_points, read_series
+from ann_benchmarks.views.points import Point
+from ann_benchmarks.views.published import read_lines, read_points
 
 from .plotting_data import make_result, make_truth, request_of
 
@@ -66,23 +66,11 @@ def test_units_become_those_of_the_metrics(results):
     assert size == Point(65536.0, 400)
 
 
-def test_normalised_curves_begin_at_1(results):
-    points = [Point(0.9, 300.0), Point(0.8, 200.0, None, Interval(190.0, 210.0)), Point(0.95, 100.0)]
-    # 0.8 is behind the frontier, which begins at 0.9
-    assert [p.y for p in divide_by_first(points, ("recall", "qps"))] == pytest.approx([1, 2 / 3, 1 / 3])
-    assert divide_by_first(points[1:])[0] == Point(0.8, 1.0, None, Interval(0.95, 1.05))
-    assert divide_by_first([]) == []
-    series = read_points("mine.yml", "d", "recall", "qps", normalise=True).series
-    assert [p.y for p in series["a"]] == [1.0, 0.5, 0.25]
-    assert "Recall / that of the curve's first point" in drawn("qps", "recall", normalise=True)
-
-
 def test_of_a_table_with_datasets_the_one_that_is_drawn_counts():
-    found = read_points("year-in-review", "sift-128-euclidean", "recall", "qps", normalise=True)
+    found = read_points("year-in-review", "sift-128-euclidean", "recall", "qps")
     assert list(found.series) == ["r7gd.16xlarge", "r7i.16xlarge"] and not found.joined
     first, *others = found.series["r7gd.16xlarge"]
-    assert (first.label, first.y, len(others)) == ("r7gd.041", 1.0, 7)  # the first row, not the least recall
-    assert max(p.y for p in others) == pytest.approx(487 / 33)
+    assert (first.label, first.y, len(others)) == ("r7gd.041", 33, 7)
     assert len(read_points("year-in-review", "mine", "recall", "qps").series) == 10
 
 
@@ -112,14 +100,6 @@ def test_a_unit_that_measures_something_else_is_told(results):
 # --- lines ---
 
 CLIENTS = [Point(c, 100.0 * c, None, Interval(90.0 * c, 110.0 * c)) for c in (4, 1, 2)]
-SCALING = {
-    "published": "query-scaling",
-    "table": "queries",
-    "where": {"instance": "m7g.16xl", "dimension": 128},
-    "by": "ef_search",
-    "x": "clients",
-    "y": "tps",
-}
 
 
 def lines(tmp_path, series, title="", **options):
@@ -137,12 +117,10 @@ def test_lines_have_bars_and_the_values_of_x_as_ticks(tmp_path):
 
 
 def test_published_lines_are_named_and_marked(tmp_path):
-    others = read_series(SCALING)
+    others = read_lines("query-scaling", {"instance": "m7g.16xl", "dimension": 128})
     _, texts = lines(tmp_path, {"ef_search 20": CLIENTS}, others=others)
     assert texts.count("ef_search 20") == 2 and "ef_search 800" in texts
     assert any("another machine" in text for text in texts) and "64" in texts
-    _, texts = lines(tmp_path, {"ef_search 20": CLIENTS}, others=others, normalise=True)
-    assert "QPS / that of the line's first point" in texts and "50,000" not in texts
 
 
 @pytest.mark.parametrize(
@@ -152,7 +130,7 @@ def test_published_lines_are_named_and_marked(tmp_path):
         ({"a": [Point(0, 0.0), Point(0.5, 3.0)]}, {}),
         ({"$x$ _": [Point(1, 5.0), Point(float("nan"), 1.0)], "none": []}, {"title": "$\\frac{"}),
         ({f"{i}": [Point(j, i + 1.0) for j in range(1, 40)] for i in range(20)}, {}),
-        ({"a": [Point(-3, 1e-9), Point(1e9, 1e9)]}, {"normalise": True}),
+        ({"a": [Point(-3, 1e-9), Point(1e9, 1e9)]}, {}),
     ],
 )
 def test_few_and_many_lines_can_be_drawn(series, options, tmp_path):

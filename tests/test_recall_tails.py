@@ -1,4 +1,4 @@
-"""Recall by query: its percentile and counts by hand, in results, pictures, reports and what they say."""
+"""Recall by query: its percentile and counts by hand, in results, reports and what they say."""
 
 import math
 from dataclasses import replace
@@ -8,21 +8,14 @@ import h5py
 import numpy as np
 import pytest
 
-from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.plotting.draw import draw as draw_picture
-from ann_benchmarks.reporting.content import Shown
-from ann_benchmarks.reporting.document import Paragraph, Picture
-from ann_benchmarks.reporting.pictures import recall_picture, recall_table
 from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.measurement import COUNTS, recall_counts
 from ann_benchmarks.results.runs import interval, load_runs
-from ann_benchmarks.results.tails import RecallTail, counts_of, evenly_missed, tails_at
 from ann_benchmarks.statistics.intervals import fifth_interval, fifth_percentile
-from ann_benchmarks.views.parts import Table
-from ann_benchmarks.views.recalls import hidden_tail
-from ann_benchmarks.website.plots import tails_data
+from ann_benchmarks.views.contenders import evenly_missed, hidden_tail
+from ann_benchmarks.website.plots import counts_of, tails_data
 
-from .plotting_data import make_result, make_truth, request_of
+from .plotting_data import make_result, make_truth
 from .report_data import make_run
 
 
@@ -90,32 +83,9 @@ def test_a_report_says_where_the_mean_hides_a_tail():
     assert hidden_tail(filtered) == ""  # its queries have fewer neighbours, perhaps
 
 
-def test_a_tail_is_the_share_of_queries_below_each_recall():
-    tail = RecallTail(make_run(), [0, 0, 1, 3, 6])
-    assert tail.below == [(0.75, 0.1), (1.0, 0.4)] and tail.queries == 10
-    assert tail.count_in_ranges(2) == [(4, 4, 6), (2, 3, 4), (0, 1, 0)]
-    (wide,) = [RecallTail(make_run(), list(range(101)))]
-    ranges = wide.count_in_ranges(10)
-    assert len(ranges) == 11 and ranges[1][:2] == (90, 99) and ranges[-1][:2] == (0, 9)
-    assert sum(number for *_, number in ranges) == wide.queries
+def test_counts_of_others_are_ignored():
     for wrong in ("x", [1], [1, -1], [0, 0], [1, True], [1, 0.5], None):
         assert counts_of(make_run(**{COUNTS: wrong})) == []
-
-
-def test_picture_and_table_of_a_report(tmp_path):
-    runs = [tail_of(EVEN, "even"), tail_of(TAILED, "tailed"), tail_of([1000, *[0] * 10], "low")]
-    shown = Shown(runs, [], 0.93, "d", tmp_path)
-    (picture,) = recall_picture(shown)
-    assert isinstance(picture, Picture) and (tmp_path / picture.file).stat().st_size > 1000
-    (table,) = recall_table(shown)
-    assert isinstance(table, Table)
-    assert table.columns == ["Curve", "Recall", "Recall p5", "Worst recall", *map(str, range(10, -1, -1))]
-    assert [row[0] for row in table.rows] == ["even-c1", "tailed-c1"]
-    assert table.rows[1][3:] == ["0.0000", *map(str, reversed(TAILED))]
-    with pytest.raises(UserError, match=r"no result reaches a recall of 0.999; the highest is 0.9"):
-        tails_at(runs, 0.999)
-    left = recall_table(replace(shown, runs=[*runs, tail_of(EVEN, "even", clients=8)]))
-    assert isinstance(left[-1], Paragraph) and "left out" in str(left[-1].text)
 
 
 @pytest.fixture
@@ -145,14 +115,3 @@ def test_results_have_the_tail_of_their_own_answers(results):
         assert interval(even, "recall-worst") is None
         assert counts_of(even) == [*[0] * 9, 500, 500] and counts_of(tailed) == [50, *[0] * 9, 950]
         assert tails_data([even, tailed]) == [[10, 500, 500], [10, 950, *[0] * 9, 50]]
-
-
-def test_plot_draws_recall_by_query(results, capsys):
-    draw_picture(request_of("d", "tails.svg"), "recalls")
-    assert "wrote tails.svg (series: 2)" in capsys.readouterr().out
-    text = (results / "tails.svg").read_text()
-    assert "even, mean recall 0.9500" in text and "d (k = 10, target recall 0.95)" in text
-    with pytest.raises(UserError, match=r"recall of 0.99; the highest is 0.9500; --target-recall lowers"):
-        draw_picture(request_of("d", target_recall=0.99), "recalls")
-    with pytest.raises(UserError, match="leave out --published"):
-        draw_picture(request_of("d", published="1b"), "recalls")

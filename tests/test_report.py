@@ -16,7 +16,6 @@ from ann_benchmarks.reporting.chapters import ReportOptions, report_results
 from ann_benchmarks.reporting.content import Chapter, Report, Shown
 from ann_benchmarks.reporting.facts import describe_period, tabulate_facts
 from ann_benchmarks.reporting.kinds import make
-from ann_benchmarks.reporting.pictures import published_lines
 from ann_benchmarks.reporting.report import MARK_FILE, write_report
 from ann_benchmarks.reporting.speeds import latency_results
 from ann_benchmarks.results.warnings import warnings_of
@@ -24,12 +23,12 @@ from ann_benchmarks.views.workloads import write_chart
 
 from .page import Page
 from .plotting_data import figure_of, make_result, make_truth
-from .report_data import GB, make_run, make_writes
+from .report_data import make_run, make_writes
 from .test_report_document import NASTY
 
 ROOT = Path(__file__).parents[1]
 PICTURES = [{"kind": kind} for kind in ("frontier", "latency", "builds", "clients", "tiers")]
-TABLES = [{"kind": kind} for kind in ("points", "builds", "tiers", "speedups", "inserts", "writes")]
+TABLES = [{"kind": kind} for kind in ("points", "builds", "tiers", "inserts", "writes")]
 
 
 @pytest.fixture
@@ -91,7 +90,7 @@ def test_a_report_of_one_dataset(results):
     assert "between recall 0.900 and 0.960" in page.text
     assert "vchord: ahead with 1 client, 2 times as fast" in page.text
     pictures = sorted(path.name for path in folder.glob("*.png"))
-    kinds = ("builds", "clients", "frontier", "latency", "recalls")
+    kinds = ("builds", "clients", "frontier", "latency")
     assert pictures == [f"1-{kind}.png" for kind in kinds]
     for picture in pictures:
         assert f"]({picture})" in markdown and picture in page.references
@@ -216,27 +215,6 @@ def test_a_kind_takes_only_the_results_that_it_is_to():
         assert {row[0] for row in table.rows} == names
 
 
-def test_speedups_are_relative_to_the_worst_or_to_a_baseline():
-    runs = [
-        make_run("ivfflat", (8,) * 3, build_time=480.0, index_kib=7.56 * GB / 1024),
-        make_run("hnsw", (243,) * 3, build_time=7479.0, index_kib=7.55 * GB / 1024),
-        make_run("bq", (236,) * 3, build_time=49.0, index_kib=0.46 * GB / 1024),
-        make_run("short", (900,) * 3, recall=0.9),
-    ]
-    table, *notes = make("table", {"kind": "speedups"}, Shown(runs, [], 0.95))
-    by_name = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
-    assert list(by_name) == ["bq", "hnsw", "ivfflat"]
-    assert by_name["bq"]["QPS speedup"].startswith("29.5 (")
-    assert by_name["hnsw"]["QPS speedup"].startswith("30.4 (")
-    assert by_name["bq"]["Build speedup"] == "153" and by_name["ivfflat"]["QPS speedup"] == "1"
-    assert by_name["bq"]["Size improvement"] == "16.4" and by_name["hnsw"]["Size"] == "7.55 GB"
-    assert notes[-1].text == "Below that recall: short."
-    options = {"kind": "speedups", "recall": 0.9, "baseline": "hnsw"}
-    table, *_ = make("table", options, Shown(runs, [], 0.95))
-    assert len(table.rows) == 4 and "hnsw is 1" in table.caption
-    assert next(row for row in table.rows if row[0] == "ivfflat")[3].startswith("0.0329 (")
-
-
 def test_a_machine_that_was_slower_is_seen_by_the_cpu_of_a_query():
     def took(count, milliseconds, read=0.0, **more):
         cpu = {"server_cpu_seconds_per_query": milliseconds / 1e3, "index_blocks_read_per_query": read}
@@ -314,15 +292,6 @@ def test_the_same_result_in_two_chapters_is_one_point(tmp_path):
     content = json.loads((tmp_path / "out" / MARK_FILE).read_text())
     assert [chapter["points"] for chapter in content["chapters"]] == [[0], [0]]
     assert len((tmp_path / "out" / "points.csv").read_text().splitlines()) == 2
-
-
-def test_published_throughput_over_clients():
-    where = {"dimension": 128, "instance": "m7g.16xl"}
-    lines = published_lines("query-scaling", where).series
-    assert len(lines) == 6 and [point.y for point in lines["ef_search 20"]][:2] == [1120, 1823]
-    assert len(published_lines("insert-scaling", where | {"version": "0.5.1"}).series) == 1
-    with pytest.raises(UserError, match="no table of qps or tps over clients"):
-        published_lines("year-in-review", {})
 
 
 def test_a_report_says_when_its_last_result_ended():

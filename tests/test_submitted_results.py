@@ -16,7 +16,7 @@ from ann_benchmarks.website.submissions import bundle_folders, create_submission
 from .bundle_data import copied_bundle, measured, point_files, remake, set_attributes
 from .load_bundles import FILTER, copied_loads
 from .page import Page
-from .programs import ROOT, call_program
+from .programs import call_program
 from .test_website import NASTY, columns
 
 
@@ -32,7 +32,6 @@ def bundle(tmp_path: Path) -> Path:
 
 
 def test_a_row_for_each_point_of_all_bundles(bundle: Path, tmp_path: Path):
-    shutil.copy(ROOT / "prices" / "example.yml", bundle / "prices.yml")
     remake(bundle, title="Clients")
     loads = copied_loads(bundle.parent / "loads")
     remake(loads, title="Loads", division="open")

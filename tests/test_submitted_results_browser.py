@@ -1,6 +1,5 @@
 """The table of submitted bundles in a browser."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from ann_benchmarks.website.submissions import create_submissions_site
 from .browser import CHROMIUM, Browser
 from .bundle_data import copied_bundle, point_files, remake, set_attributes
 from .load_bundles import copied_loads
-from .programs import ROOT
 from .test_website import NASTY
 from .test_website_browser import PHONE, opened
 
@@ -31,10 +29,9 @@ def browser():
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """Bundles of several loads, one of them with prices, and one whose texts are hostile."""
+    """Bundles of several loads, and one whose texts are hostile."""
     folder = tmp_path_factory.mktemp("table")
     loads, hostile = copied_loads(folder / "loads"), copied_bundle(folder / "hostile")
-    shutil.copy(ROOT / "prices" / "example.yml", loads / "prices.yml")
     remake(loads, title="Loads")
     attrs = {"cpu": NASTY, "name": f"javascript:alert(1) {NASTY}"}
     for path in point_files(hostile):

@@ -227,16 +227,6 @@ def test_details_on_hover_press_and_keys(browser, site):
     assert run(ticks) == before and not browser.errors
 
 
-def test_published_figures_are_laid_over_as_shares(browser, site):
-    run = opened(browser, site / "d_10_euclidean.html", "#over=1b&algorithm=vchord&clients=1")
-    curves = run(f"curvesOf('{RAM}')")
-    assert curves["vchord, 1 client"] == 3 and curves["pgvector HNSW, 32 clients (published)"] == 6
-    assert "another machine" in run(f"$('{RAM} .label')[0].textContent")
-    assert "Share of" in run(f"$('{RAM} .plot .name')[1].textContent")
-    run("{ const s = $('.over select')[0]; s.value = ''; s.dispatchEvent(new Event('change')); }")
-    assert run(f"curvesOf('{RAM}')") == {"vchord, 1 client": 3} and "over" not in run("location.hash")
-
-
 def test_the_table_sorts(browser, site):
     run = opened(browser, site / "d_10_euclidean.html")
     head = "$('#table thead button').find((b) => b.textContent.startsWith('Queries per second'))"

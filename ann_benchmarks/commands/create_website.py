@@ -7,7 +7,6 @@ from ann_benchmarks.common.cli import Parser, path
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.common.text import say
-from ann_benchmarks.pricing.prices import read_prices
 from ann_benchmarks.website.build import create_website
 from ann_benchmarks.website.plots import all_plot_variants
 from ann_benchmarks.website.submissions import create_submissions_site
@@ -25,9 +24,6 @@ def main() -> None:
         "--recompute", action="store_true", help="compute the metrics anew, whatever is cached"
     )
     parser.add_argument(
-        "--prices", type=path, metavar="FILE", help="price the measured servers with this file of prices"
-    )
-    parser.add_argument(
         "--submissions",
         nargs="+",
         type=path,
@@ -36,14 +32,13 @@ def main() -> None:
     )
     args = parser.parse_args()
     if args.submissions:
-        of_results = {"--plottype": args.plottype != variants, "--latex": args.latex, "--prices": args.prices}
+        of_results = {"--plottype": args.plottype != variants, "--latex": args.latex}
         of_results |= {"--scatter": args.scatter, "--recompute": args.recompute}
         if unfit := [option for option, is_given in of_results.items() if is_given]:
             raise UserError(f"{unfit[0]} is for the site of results/; with --submissions, leave it out")
         make_table(args.outputdir, args.submissions)
         return
-    prices = None if args.prices is None else read_prices(args.prices)
-    pages = create_website(args.outputdir, args.plottype, args.latex, args.scatter, args.recompute, prices)
+    pages = create_website(args.outputdir, args.plottype, args.latex, args.scatter, args.recompute)
     print(f"wrote {args.outputdir / 'index.html'} (pages: {pages})")
 
 

@@ -1,9 +1,8 @@
 """Draw the recall/QPS frontier, or any other two metrics, of the results of one dataset.
 
 With --tiers, draw throughput and tail latency by available RAM, and write them as a table. With --filters,
-draw throughput and what default settings return by the share of rows that a filter lets through, and
-which strategy is the fastest where. With --recalls, draw the share of queries below each recall, for the
-results next to a recall. With --monitoring, draw what the machine and the server did during one result.
+draw throughput and what default settings return by the share of rows that a filter lets through. With
+--monitoring, draw what the machine and the server did during one result.
 """
 
 import argparse
@@ -33,7 +32,7 @@ def main() -> None:
         "-o",
         "--output",
         type=path,
-        help="default: results/DATASET.png, DATASET-tiers.png, DATASET-filters.png or DATASET-recalls.png",
+        help="default: results/DATASET.png, DATASET-tiers.png or DATASET-filters.png",
     )
     add("-x", "--x-axis", choices=list(all_metrics), default="recall", help="metric on the x axis")
     add("-y", "--y-axis", choices=list(all_metrics), default="qps", help="metric on the y axis")
@@ -64,7 +63,7 @@ def main() -> None:
         "--target-recall",
         type=number,
         metavar="RECALL",
-        help=f"what a point must reach for the metric {QPS_AT_RECALL}, --tiers, --filters and --recalls"
+        help=f"what a point must reach for the metric {QPS_AT_RECALL}, --tiers and --filters"
         f" (default {TARGET_RECALL})",
     )
     add("--no-intervals", action="store_true", help="leave out the bars of 95%% intervals")
@@ -73,16 +72,14 @@ def main() -> None:
     add(
         "--filters",
         action="store_true",
-        help="QPS and what default settings return by share of rows, the fastest strategies, and a table",
+        help="QPS and what default settings return by share of rows, and a table",
     )
-    add("--recalls", action="store_true", help="the share of queries below each recall, of each series")
     add(
         "--published",
         metavar="NAME[:TABLE]",
         help="lay published figures, of another machine, over; with --tiers as shares:"
         f" {', '.join(published_names())}",
     )
-    add("--normalise", action="store_true", help="divide each curve by its first point, to compare shapes")
     add(
         "--monitoring",
         metavar="RESULT",
@@ -93,7 +90,7 @@ def main() -> None:
     if args.monitoring:
         draw_monitoring(args.monitoring, args.output)
         return
-    view = View(args.x_axis, args.y_axis, args.x_scale, args.y_scale, args.raw, args.normalise)
+    view = View(args.x_axis, args.y_axis, args.x_scale, args.y_scale, args.raw)
     names = {field.name for field in fields(PlotRequest)} & vars(args).keys()
     options = {name: getattr(args, name) for name in names}
     request = PlotRequest(view=view, intervals=not args.no_intervals, **options)

@@ -1,7 +1,5 @@
-"""A comparison as people and programs read it: aligned for a terminal, Markdown, CSV, JSON."""
+"""A comparison as people and programs read it: aligned for a terminal, Markdown, JSON."""
 
-import csv
-import io
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -28,7 +26,7 @@ from .verdicts import (
     warnings,
 )
 
-FORMATS = ("table", "markdown", "csv", "json")
+FORMATS = ("table", "markdown", "json")
 MOST_LEFTOVERS = 5  # named without a partner
 RED, GREEN, PLAIN = "\033[31m", "\033[32m", "\033[0m"
 COLORS = {
@@ -72,14 +70,6 @@ def grid(
         yield "  ".join(texts).rstrip()
 
 
-def csv_text(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return rows as CSV."""
-    out = io.StringIO()
-    cleaned = ([clean_lines(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
-    csv.writer(out, lineterminator="\n").writerows([head, *cleaned])
-    return out.getvalue()
-
-
 def render(
     compared: SideBySide,
     names: Sequence[str],
@@ -92,9 +82,6 @@ def render(
     if form == "json":
         content = {**_content(compared, names, criteria), **({"verdict": verdict} if verdict else {})}
         return json.dumps(content, indent=2, allow_nan=False) + "\n"
-    if form == "csv":
-        rows = list(_rows(compared, criteria))
-        return csv_text(list(rows[0]) if rows else ["figure"], [list(row.values()) for row in rows])
     return headline(verdict, form) + "\n".join(_text(compared, names, criteria, form, colors)) + "\n"
 
 
@@ -221,8 +208,6 @@ def list_runs(roots: Sequence[Path], only: ResultFilter, form: str) -> str:
     rows.sort(key=lambda row: (row[1], row[2:5]))
     if form == "json":
         return json.dumps([dict(zip(LIST, row, strict=True)) for row in rows], indent=2) + "\n"
-    if form == "csv":
-        return csv_text(LIST, rows)
     return "\n".join(grid(form, LIST, rows, "lllrlrrrll")) + "\n"
 
 

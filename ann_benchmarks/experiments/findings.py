@@ -169,7 +169,7 @@ def best(claim: Claim, selection: Mapping[str, Any], points: Sequence[StepPoint]
     if claim.at_recall is None:
         standings = [uninterpolated(run) for run in runs if is_known(run)]
     else:
-        standings = [at for at, _ in indexes_at_recall(runs, claim.at_recall)]
+        standings = indexes_at_recall(runs, claim.at_recall)
         records = [record for record in records if workload_may_reach(record, claim.at_recall)]
         if not standings and not records:
             raise LookupError(f"no recall of {claim.at_recall:g} reached by {dict(selection)}")

@@ -27,10 +27,9 @@ FINDING_KEYS = (*FINDING_TEXTS, "at-recall", "of", "to", "least", "most")
 COMPARISONS = ("ratio", "spread", "value")
 SELECTION_KEYS = ("step", "dataset", "tier", "build", "query", "setting")  # besides those of fields
 INSTALL_KEYS = ("algorithm", "build-arg")
-PICTURES = ("frontier", "latency", "tiers", "builds", "clients", "shards", "filters", "deciles", "recalls",
-            "inserts", "writes", "dashboard")  # fmt: skip
-TABLES = ("points", "builds", "tiers", "shards", "filters", "deciles", "recalls", "speedups", "inserts",
-          "writes", "published")  # fmt: skip
+PICTURES = ("frontier", "latency", "tiers", "builds", "clients", "shards", "filters", "deciles", "inserts",
+            "writes", "dashboard")  # fmt: skip
+TABLES = ("points", "builds", "tiers", "shards", "filters", "deciles", "inserts", "writes")
 # Options of whoever runs an experiment; its file does not have them.
 USER_OPTIONS = ("definitions", "list-algorithms", "json", "local", "url", "force", "rebuild", "storage",
                 "parallelism", "dry-run", "experiment", "mini")  # fmt: skip

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis as DrawnAxis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import NullLocator
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.text import warn
@@ -38,23 +38,24 @@ from .scales import CHARACTER, Scale, add_room, apply_scale, functions, parse_sc
 ROLES: dict[str, dict[str, Any]] = {
     "line": {"lw": 2, "zorder": 3, **EDGED},
     "mark": {"lw": 0, "zorder": 3, **EDGED},
-    "step": {"lw": 1.6, "drawstyle": "steps-pre", "zorder": 3, **EDGED, "ms": 5},
-    "fine step": {"lw": 1.6, "drawstyle": "steps-pre", "zorder": 3, "ms": 0},
     "sample": {"lw": 1.4, "marker": ".", "ms": 4},
     "faded": {"lw": 0, "ms": 4, "alpha": 0.3, "zorder": 1},
+    "hollow": {"lw": 1.3, "mfc": "white", "mew": 1.2, "ms": 7, "zorder": 3},
+    "hollow mark": {"lw": 0, "mfc": "white", "mew": 1.2, "ms": 7, "zorder": 3},
     "heading": {"ls": "", "marker": ""},
     "published": {"lw": 1.3, "ms": 5, "mfc": "white", "zorder": 1.8},
     "published mark": {"lw": 0, "ms": 5, "mfc": "white", "zorder": 1.8},
     "ring": {"lw": 0, "marker": "o", "ms": 13, "mfc": "none", "mec": "0.2", "mew": 1.2, "zorder": 3},
 }
-OWN = ("line", "mark", "step", "fine step", "sample")  # roles whose intervals are drawn
+OWN = ("line", "mark", "sample", "hollow", "hollow mark")  # roles whose intervals are drawn
 # Lengths in inches: a panel by the number of columns, what is around all of them and between two.
 WIDTHS = (7.75, 4.6, 3.6, 3.1, 2.7)
-SHRUNK = (1.0, 0.9, 0.8, 0.7, 0.65)  # lines and markers, by the number of columns
+SHRUNK = (1.0, 0.9, 0.8, 0.7, 0.65)  # lines and markers, by the number of columns, the last for more
 HEIGHTS = (0.64, 0.72)  # of a panel in its widths, alone and among others
 LEFT, RIGHT, TOP, BOTTOM = 0.85, 0.1, 0.95, 0.5
 ACROSS, FOR_NUMBERS, DOWN = 0.18, 0.55, 0.5
 HEADING_SIZE, LEGEND_SIZE = 9, 9  # of letters, in points
+NOTE_LINE = 0.14  # height of a line of the note, in inches
 LETTER = 0.55 / 72  # width of a letter, in its sizes
 LONGEST_LEGEND = 30  # entries in one column
 APART = 5.0  # pixels between two labels of an axis
@@ -66,7 +67,9 @@ def draw_chart(chart: Chart, path: Path) -> None:
     grid = add_panels(figure, chart)
     entries: dict[tuple[str, str], Line2D] = {}
     for axes, panel in zip(grid, chart.panels, strict=True):
-        for entry, line in draw_curves(axes, panel.curves, SHRUNK[chart.columns - 1]).items():
+        for entry, line in draw_curves(
+            axes, panel.curves, SHRUNK[min(chart.columns, len(SHRUNK)) - 1]
+        ).items():
             entries.setdefault(entry, line)
     for name in "xy":
         pairs = list(zip(grid, chart.panels, strict=True))
@@ -113,8 +116,10 @@ def add_panels(figure: Figure, chart: Chart) -> list[Axes]:
 
 def panel_size(chart: Chart) -> tuple[float, float]:
     """Return width and height of a panel."""
+    if chart.size:
+        return chart.size
     width = WIDTHS[chart.columns - 1]
-    return chart.size or (width, width * HEIGHTS[chart.columns > 1])
+    return width, width * HEIGHTS[chart.columns > 1]
 
 
 def draw_curves(axes: Axes, curves: Sequence[Curve], share: float) -> dict[tuple[str, str], Line2D]:
@@ -162,8 +167,6 @@ def fit_axis(grid: Sequence[Axes], name: str, panels: Sequence[Panel]) -> None:
     places = [(end, end) for end in ends]
     grid[0].update_datalim(places, updatex=is_x, updatey=not is_x)
     apply_scale(grid[0], name, scale, values, axis.is_share)
-    drawn_axis: DrawnAxis = getattr(grid[0], f"{name}axis")
-    drawn_axis.set_major_formatter(FuncFormatter(lambda value, _: axis.write(value)))
     if axis.limits:
         grid[0].set(**{f"{name}lim": axis.limits})
     elif axis.from_zero and min(values) >= 0:
@@ -181,7 +184,7 @@ def finish_panel(axes: Axes, panel: Panel, chart: Chart, number: int) -> None:
     add_labels(axes, [point for curve in shown if curve.role != "ring" for point in curve.points], GREY)
     if panel.absent:
         axes.text(0.5, 0.5, panel.absent, transform=axes.transAxes, ha="center", fontsize=9, color=GREY)
-        axes.set_yticks([])
+        axes.tick_params(which="both", left=False, labelleft=False)
     heading, size = panel.heading, HEADING_SIZE + (chart.columns == 1)
     if chart.columns > 1:
         wide = int(panel_size(chart)[0] / (LETTER * HEADING_SIZE))
@@ -210,7 +213,7 @@ def write_ticks(figure: Figure, grid: Sequence[Axes], name: str, chart: Chart) -
         ticks = getattr(panel, name).ticks
         scale = getattr(axes, f"get_{name}scale")()
         if ticks and scale in ("linear", "log"):
-            axes.autoscale_view()
+            axes.autoscale_view(scalex=name == "x", scaley=name == "y")
             limits = getattr(axes, f"get_{name}lim")()
             lengths = {tick: max(map(len, text.split("\n"))) for tick, text in ticks.items()}
             kept = spaced(sorted(ticks), functions(Scale(scale))[0], limits, CHARACTER, lengths.__getitem__)
@@ -243,7 +246,7 @@ def write_around(figure: Figure, grid: Sequence[Axes], chart: Chart) -> None:
     add_text(grid[0], chart.title, (0, 1), (0, above), fontsize=13, fontweight="bold")
     add_text(grid[0], chart.subtitle, (0, 1), (0, 34), fontsize=10, color=GREY)
     if chart.columns == 1:
-        add_text(grid[-1], chart.note, (1, 0), (0, -46), ha="right", fontsize=8, color="0.5")
+        add_text(grid[-1], chart.note, (1, 0), (0, -40), ha="right", va="top", fontsize=8, color="0.5")
         return
     width, height = figure.get_size_inches()
     figure.text(1 - RIGHT / width, -0.1 / height, chart.note, ha="right", va="top", fontsize=8, color="0.5")
@@ -270,7 +273,8 @@ def add_entries(figure: Figure, first: Axes, entries: dict[tuple[str, str], Line
     width, height = figure.get_size_inches()
     names = [name for _, name in ranked]
     entry = max(map(len, names)) * LETTER * LEGEND_SIZE + 0.75
-    place = {"loc": "upper left", "bbox_to_anchor": (LEFT / width, -0.25 / height)}
+    below = 0.25 + NOTE_LINE * chart.note.count("\n")
+    place = {"loc": "upper left", "bbox_to_anchor": (LEFT / width, -below / height)}
     columns = min(max(int((width - LEFT) / entry), 1), len(names))
     named_legend(figure, [entries[one] for one in ranked], names, ncols=columns, **place)
 

@@ -15,24 +15,22 @@ from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.measurement import has_mean_throughput
 from ann_benchmarks.results.metrics import QPS_AT_RECALL
 from ann_benchmarks.results.runs import Run, load_runs
-from ann_benchmarks.results.tails import tails_at
 from ann_benchmarks.results.warnings import server_warnings
 from ann_benchmarks.statistics.percentiles import PERCENTILES, least_queries
 from ann_benchmarks.views.chosen import ALL, Choice, check_reached, checked_target, chosen, explain_missing
 from ann_benchmarks.views.curves import View, facet_chart, metric_chart
 from ann_benchmarks.views.facets import FACETS, NO_FACET, panels
 from ann_benchmarks.views.figures import curve_names, series_styles
+from ann_benchmarks.views.filter_chart import filter_chart
 from ann_benchmarks.views.filters import NO_DEFAULTS, filter_tables, view_filters
 from ann_benchmarks.views.parts import Part, Table, escaped, table_text
-from ann_benchmarks.views.points import divide_by_first, points_by_algorithm
+from ann_benchmarks.views.points import points_by_algorithm
 from ann_benchmarks.views.published import read_points, read_tiers
-from ann_benchmarks.views.recalls import recall_chart
 from ann_benchmarks.views.tier_lines import relative_lines, tier_chart, tier_lines
 from ann_benchmarks.views.tiers import tier_runs, tier_tables, whole_machine
 
 from .canvas import picture_path
 from .chart import draw_chart, own_points
-from .filter_figure import create_filter_figure
 from .scales import parse_scale
 
 
@@ -85,9 +83,8 @@ def draw(request: PlotRequest, mode: str = "") -> None:
     """
     prepare, measured_only = MODES[mode]
     target = checked_target(request.target_recall)
-    for option, value in (("published", request.published), ("normalise", request.view.normalise)):
-        if measured_only and value:
-            raise UserError(f"--{mode} draws {measured_only} as they are: leave out --{option}")
+    if measured_only and request.published:
+        raise UserError(f"--{mode} draws {measured_only} as they are: leave out --published")
     request = replace(request, dataset=canonical_name(request.dataset))
     picture = prepare(request, target)
 
@@ -124,7 +121,7 @@ def prepare_metrics(request: PlotRequest, target: float) -> Drawing:
     if request.published and request.facet:
         raise UserError("published figures have one picture of their own: leave out --facet or --published")
     if request.published:
-        others = read_points(request.published, request.dataset, view.x, view.y, view.normalise)
+        others = read_points(request.published, request.dataset, view.x, view.y)
     facet = FACETS.get(request.facet, NO_FACET)
     every = read_runs(request)
     choice = chosen(every, request.series, facet)
@@ -148,9 +145,6 @@ def prepare_metrics(request: PlotRequest, target: float) -> Drawing:
             raise UserError(f"nothing to plot: no result has both {view.x} and {view.y}{hint}")
         # ann-benchmarks' CI and scripts draw what an algorithm does not count, too.
         warn(f"every result has a 0 for {view.x} or {view.y}, which is not drawn: the picture is empty")
-    if view.normalise:
-        for series in drawn.values():
-            series |= {name: divide_by_first(points, (view.x, view.y)) for name, points in series.items()}
     shown = [run.series for part in parts.values() for run in part]
     styles = series_styles([*shown, *(run.series for run in every)])
     curves = len({name for series in drawn.values() for name in series})
@@ -165,8 +159,7 @@ def prepare_metrics(request: PlotRequest, target: float) -> Drawing:
 def prepare_tiers(request: PlotRequest, target: float) -> Drawing:
     """Prepare throughput and p99 by available RAM, and their table.
 
-    Published figures make all of them shares of the index's size and of the value at the most RAM, as
-    normalising does.
+    Published figures make all of them shares of the index's size and of the value at the most RAM.
     """
     others = read_tiers(request.published) if request.published else None
     every = read_runs(request)
@@ -186,16 +179,13 @@ def prepare_tiers(request: PlotRequest, target: float) -> Drawing:
     lines = tier_lines(on_tiers, target, request.intervals)
     if not lines:
         raise UserError("nothing to plot: the results on tiers have neither QPS nor latency")
-    shares = request.view.normalise or bool(others)
-    if shares:
+    if others:
         lines = relative_lines(lines)
     if not lines:
-        raise UserError(
-            "no result has the size of its index, which --published and --normalise divide by: leave them out"
-        )
+        raise UserError("no result has the size of its index, which --published divides by: leave it out")
     title = request.title(target)
     styles = series_styles(run.series for run in every)
-    chart = tier_chart(lines, title, whole_machine(on_tiers), others, shares, styles)
+    chart = tier_chart(lines, title, whole_machine(on_tiers), others, styles)
     chart = chart.renamed(curve_names(one.run.series for one in on_tiers))
     said = f"points: {sum(len(line.panels['qps']) for line in lines)}, lines: {len(lines)}"
     return Drawing(title, partial(draw_chart, chart), said, tier_tables(on_tiers, target, request.intervals))
@@ -222,34 +212,16 @@ def prepare_filters(request: PlotRequest, target: float) -> Drawing:
     styles, title = series_styles(run.series for run in runs), request.title(target, view.choice.load)
     points = sum(len(one.standings) for one in view.sets)
     said = f"points: {points}, strategies: {len(names)}, filters: {len(view.sets)}"
-    write = partial(create_filter_figure, view, title=title, styles=styles, intervals=request.intervals)
-    return Drawing(title, write, said, filter_tables(view, request.intervals))
+    chart = filter_chart(view, title, styles, request.intervals)
+    chart = chart.renamed(curve_names(run.series for run in runs))
+    return Drawing(title, partial(draw_chart, chart), said, filter_tables(view, request.intervals))
 
 
-def prepare_recalls(request: PlotRequest, target: float) -> Drawing:
-    """Prepare the share of queries below each recall, of each series' result next to the target recall.
-
-    Of several loads or servers it is that with the most points.
-    """
-    every = read_runs(request)
-    choice = chosen(every, request.series)
-    try:
-        tails = tails_at(choice.runs, target)
-    except UserError as error:
-        raise UserError(f"nothing to plot: {error}; --target-recall lowers the target") from error
-    announce(choice)
-    styles, title = series_styles(run.series for run in every), request.title(target, choice.load)
-    chart = recall_chart(tails, title, styles).renamed(curve_names(tail.run.series for tail in tails))
-    write = partial(draw_chart, chart)
-    return Drawing(title, write, f"series: {len(tails)}")
-
-
-# What prepares a picture and, if it cannot be laid over or normalised, the figures that it shows as they are.
+# What prepares a picture and, if nothing published can be laid over it, the figures that it shows.
 MODES: dict[str, tuple[Callable[[PlotRequest, float], Drawing], str]] = {
     "": (prepare_metrics, ""),
     "tiers": (prepare_tiers, ""),
     "filters": (prepare_filters, "QPS and shares"),
-    "recalls": (prepare_recalls, "shares of queries"),
 }
 
 

@@ -128,17 +128,6 @@ class ServerCost:
         """The price of a month, infinite where it is not known."""
         return math.inf if self.quote is None else self.quote.price
 
-    def queries(self, prices: PriceList) -> float | None:
-        """Return the queries for one unit of the currency, at this rate all month; None without a price."""
-        return None if self.quote is None else self.rate * prices.seconds / self.quote.price
-
-    def queries_interval(self, prices: PriceList) -> Interval | None:
-        """Return the interval of that, which is that of the rate."""
-        if self.quote is None or self.rate_interval is None:
-            return None
-        times = prices.seconds / self.quote.price
-        return Interval(self.rate_interval.low * times, self.rate_interval.high * times)
-
 
 def is_plain(run: Run) -> bool:
     """Whether nothing but clients, rate and tier is special: no batch, cold start or skewed queries."""

@@ -156,11 +156,6 @@ class PriceList:
         symbol = CURRENCIES[self.currency] or f"{self.currency} "
         return f"{symbol}{amount:,.2f}"
 
-    @property
-    def seconds(self) -> float:
-        """The seconds of a month."""
-        return 3600 * self.hours
-
     def _volumes(self, instance: Instance, needed: Capacity) -> Iterator[Volume]:
         speed = instance.local_speed
         limits = (needed.iops, speed.iops), (needed.megabytes_a_second, speed.throughput)

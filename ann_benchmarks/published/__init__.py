@@ -6,6 +6,7 @@ A mistake in a file is named with its line.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,48 @@ def published(name: str) -> Published:
         known = ", ".join(published_names()) or "none"
         raise UserError(f"unknown published figures '{shown(name)}': choose from {known}")
     return PublishedFile(path, ", ".join(KEYS)).published()
+
+
+def rows_where(table: PublishedTable, where: Mapping[str, Any]) -> list[Row]:
+    """Return the rows whose columns have these values; UserError if no row has them."""
+    table.check(*where)
+    rows = list(table.rows)
+    conditions = []
+    for column, value in where.items():
+        values = value if isinstance(value, (list, tuple)) else [value]
+        conditions.append(f"{column} = {' or '.join(map(str, values))}")
+        known = dict.fromkeys(str(row[column]) for row in rows)
+        rows = [row for row in rows if row[column] in values or str(row[column]) in map(str, values)]
+        if not rows:
+            raise UserError(
+                f"{table.place}: no row of '{table.name}' has {' and '.join(conditions)}:"
+                f" {column} is {', '.join(known)}"
+            )
+    return rows
+
+
+def pairs(table: PublishedTable, rows: Sequence[Row], x: str, y: str) -> list[tuple[float, float]]:
+    """Return x and y of rows that have both, by x; UserError if two rows have the same x."""
+    known = sorted((row for row in rows if row[x] is not None and row[y] is not None), key=lambda row: row[x])
+    for row, other in pairwise(known):
+        if row[x] == other[x]:
+            differing = [name for name in table.columns if name not in (x, y) and row[name] != other[name]]
+            raise UserError(
+                f"{table.place}: several rows of '{table.name}' have {x} = {row[x]}: choose by"
+                f" {' or '.join(differing) or 'another column'} (where or by)"
+            )
+    return [(float(row[x]), float(row[y])) for row in known]
+
+
+def curve_name(table: PublishedTable, values: Mapping[str, Any]) -> str:
+    """Name a curve by values of its columns: words as they are, numbers with their column."""
+    names = []
+    for column, value in values.items():
+        if column == "clients" and not isinstance(value, (list, tuple)):
+            names.append(f"{value} client{'s' * (value != 1)}")
+        else:
+            names.append(str(value) if table.columns[column] == TEXT else f"{column} {value}")
+    return ", ".join(names)
 
 
 class PublishedFile(YamlFile):

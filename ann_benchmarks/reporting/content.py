@@ -78,14 +78,10 @@ def identity(outcome: Run | Record) -> Hashable:
 
 @dataclass(frozen=True)
 class Overlay:
-    """Published figures to lay over a picture: NAME or NAME:TABLE, and which of its rows by their columns.
-
-    With `normalise` each curve, published or not, is divided by its first point.
-    """
+    """Published figures to lay over a picture: NAME or NAME:TABLE, and which of its rows by their columns."""
 
     published: str = ""
     where: Mapping[str, Any] | None = None
-    normalise: bool = False
 
 
 @dataclass(frozen=True)

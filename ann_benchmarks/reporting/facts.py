@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
@@ -11,13 +10,12 @@ from ann_benchmarks.common.numbers import UNKNOWN, size_text
 from ann_benchmarks.common.text import from_json
 from ann_benchmarks.data.datasets import get_dataset, is_present
 from ann_benchmarks.fields.rows import FIELDS
-from ann_benchmarks.fields.series import BESIDE
 from ann_benchmarks.monitoring.stored import read_monitoring
 from ann_benchmarks.plotting.dashboard import draw_dashboard, sampled_with
 from ann_benchmarks.results.at_recall import may_reach
 from ann_benchmarks.results.attributes import version_names
 from ann_benchmarks.results.comparable import clients
-from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, iter_result_paths, read_attributes
+from ann_benchmarks.results.file import TRUTH_ATTRIBUTE
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.views.parts import Table
@@ -204,7 +202,7 @@ def dashboard_pictures(shown: Shown, most: int = DASHBOARDS) -> list[Block]:
     """Draw the samples of machine and server, for a few results and workloads."""
     samples = []
     for run in monitored_results(shown.runs, shown.target)[:most]:
-        if (sampled := read_monitoring(result_file(run))) is not None:
+        if (sampled := read_monitoring(run.path)) is not None:
             samples.append((sampled, f"{run.algorithm}: {run.parameters}", "measured"))
     for record in [record for record in shown.records if record.monitoring is not None][:most]:
         sampled = sampled_with(record)
@@ -230,14 +228,3 @@ def monitored_results(runs: Iterable[Run], target: float) -> list[Run]:
     for run in sorted((run for run in runs if MONITORED in run.attrs), key=worth, reverse=True):
         best.setdefault(run.series.family, run)
     return list(best.values())
-
-
-def result_file(run: Run) -> Path:
-    """Return the file that a result was read from; UserError if it has gone."""
-    plain = run.series.drop("environment").label
-    for path in iter_result_paths(run.dataset, run.count):
-        if path.parent.name.partition(BESIDE)[0].removesuffix("-batch") == plain:
-            attrs = read_attributes(path)
-            if all(attrs.get(name) == run.attrs.get(name) for name in ("name", "started_at", "series")):
-                return path
-    raise UserError(f"the result file of {run.algorithm}, {run.parameters}, has gone: measure it again")

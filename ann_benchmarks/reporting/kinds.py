@@ -11,7 +11,6 @@ from ann_benchmarks.results.comparable import clients, is_on_tier
 from ann_benchmarks.results.filtered import read_deciles
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.results.tails import counts_of
 from ann_benchmarks.views.tiers import tier_runs
 
 from .content import Overlay, Shown, part_blocks
@@ -26,8 +25,6 @@ from .pictures import (
     insert_picture,
     insert_tables,
     phase_tables,
-    recall_picture,
-    recall_table,
     server_blocks,
     server_pictures,
     tier_blocks,
@@ -40,15 +37,13 @@ from .speeds import (
     frontier_picture,
     latency_picture,
     point_table,
-    published_table,
-    speedup_tables,
 )
 
 View = Callable[..., list[Block]]  # (Shown, options by name)
 Worth = Callable[[Sequence[Run], Sequence[Record]], bool]
 # The options of every kind, each with a value of its own kind.
 ANYWHERE: Mapping[str, Any] = {"kind": "", "algorithms": [], "of": None, "recall": 0.0, "title": ""}
-OVER, SHARES = ("published", "where", "normalise"), ("published", "normalise")
+OVER, SHARES = ("published", "where"), ("published",)
 
 
 @dataclass(frozen=True)
@@ -106,20 +101,17 @@ def is_monitored(runs: Sequence[Run], records: Sequence[Record]) -> bool:
 
 KINDS = {
     "frontier": ReportKind(frontier_picture, None, has_frontier, OVER),
-    "speedups": ReportKind(None, speedup_tables, lambda runs, records: len(runs) > 1),
     "tiers": ReportKind(tier_picture, tier_blocks, has_tiers, SHARES),
     "filters": ReportKind(filter_picture, filter_table, any_run(is_filtered)),
     "deciles": ReportKind(decile_picture, decile_table, any_run(has_deciles)),
     "clients": ReportKind(client_picture, None, has_several_clients, OVER),
     "latency": ReportKind(latency_picture, None, any_run(bool)),
-    "recalls": ReportKind(recall_picture, recall_table, any_run(counts_of)),
     "builds": ReportKind(build_picture, build_tables, any_run(lambda run: run.metrics["build"] > 0)),
     "shards": ReportKind(server_pictures, server_blocks),
     "dashboard": ReportKind(dashboard_pictures, None, is_monitored),
     "inserts": ReportKind(insert_picture, insert_tables, any_record("inserts"), OVER),
     "writes": ReportKind(write_picture, phase_tables, any_record("writes")),
     "points": ReportKind(None, point_table, any_run(bool)),
-    "published": ReportKind(None, published_table),
 }
 
 

@@ -2,33 +2,28 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.plotting.filter_figure import create_filter_figure
 from ann_benchmarks.published import published
 from ann_benchmarks.results.at_recall import build_arguments
 from ann_benchmarks.results.comparable import clients, conditions
 from ann_benchmarks.results.filtered import COMPLETE
 from ann_benchmarks.results.metrics import all_metrics
 from ann_benchmarks.results.runs import Run, interval
-from ann_benchmarks.results.tails import RecallTail, tails_at
-from ann_benchmarks.views.chosen import choose_load
 from ann_benchmarks.views.curves import line_chart
+from ann_benchmarks.views.deciles import decile_chart, decile_tables
 from ann_benchmarks.views.figures import assign_styles, variant_styles
+from ann_benchmarks.views.filter_chart import filter_chart
 from ann_benchmarks.views.filters import FilterView, filter_tables, view_filters
 from ann_benchmarks.views.points import Point
-from ann_benchmarks.views.published import PublishedPoints, read_series, read_tiers
-from ann_benchmarks.views.recalls import COMPARED, decile_chart, decile_tables, recall_chart, recall_tables
+from ann_benchmarks.views.published import read_lines, read_tiers
 from ann_benchmarks.views.servers import ONE_SERVER, server_lines, server_tables
 from ann_benchmarks.views.tier_lines import relative_lines, tier_chart, tier_lines
 from ann_benchmarks.views.tiers import tier_runs, tier_tables, whole_machine
 from ann_benchmarks.views.workloads import insert_lines, insert_table, write_charts, write_tables
 
 from .content import MOST_ROWS, Shown, origin_notes, part_blocks
-from .document import Block, Picture
-
-THROUGHPUT = ("qps", "tps")  # columns of published figures
+from .document import Block
 
 
 def line_picture(
@@ -42,23 +37,10 @@ def line_picture(
     """Draw lines, with published ones over the same axis; `algorithms` are those of the lines."""
     styles = variant_styles(algorithms, shown.looks) if algorithms else None
     overlay = shown.overlay
-    others = published_lines(overlay.published, overlay.where or {}) if overlay.published else None
-    chart = line_chart(series, (x, y), shown.title, "up is better", others, overlay.normalise, styles)
+    others = read_lines(overlay.published, overlay.where or {}) if overlay.published else None
+    chart = line_chart(series, (x, y), shown.title, "up is better", others, styles)
     picture = shown.picture(kind, chart, f"{y} over {x.lower()}.")
     return [picture, *origin_notes(others.origin if others else "")]
-
-
-def published_lines(name: str, where: Mapping[str, Any]) -> PublishedPoints:
-    """Return throughput over clients out of NAME or NAME:TABLE, a line for each curve of the table."""
-    source, table_name = published(name.partition(":")[0]), name.partition(":")[2]
-    tables = [source.table(table_name)] if table_name else source.tables
-    for table in tables:
-        rate = next((column for column in THROUGHPUT if {"clients", column} <= set(table.columns)), None)
-        if rate:
-            by = [column for column in table.curves if column not in where and column != "clients"]
-            chosen = {"table": table.name, "x": "clients", "y": rate, "where": where, "by": by}
-            return read_series({"published": source.name, **chosen})
-    raise UserError(f"{source.path} has no table of {' or '.join(THROUGHPUT)} over clients")
 
 
 def client_picture(shown: Shown) -> list[Block]:
@@ -105,12 +87,11 @@ def tier_picture(shown: Shown) -> list[Block]:
     on_tiers, name = tier_runs(shown.runs), shown.overlay.published
     lines = tier_lines(on_tiers, shown.target)
     others = read_tiers(name) if name else None
-    shares = shown.overlay.normalise or bool(others)
-    if shares:
+    if others:
         lines = relative_lines(lines)
     if not lines:
         raise UserError(f"no result on a tier reaches a recall of {shown.target:g}")
-    chart = tier_chart(lines, shown.title, whole_machine(on_tiers), others, shares, shown.looks)
+    chart = tier_chart(lines, shown.title, whole_machine(on_tiers), others, shown.looks)
     caption = (
         f"Throughput and p99 by available RAM, at a recall of {shown.target:g}; the p99 is that of the result"
         " next to it."
@@ -155,14 +136,14 @@ def filter_view(shown: Shown) -> FilterView:
 
 
 def filter_picture(shown: Shown) -> list[Block]:
-    """Draw throughput and what defaults return by share of rows, and the map of the fastest strategies."""
-    view, path = filter_view(shown), shown.file("filters")
-    create_filter_figure(view, path, shown.title, shown.looks)
+    """Draw throughput and what defaults return by share of rows."""
+    view = filter_view(shown)
     caption = (
         f"Strategies under filters: throughput at a recall of {shown.target:g} and a completeness of"
-        f" {COMPLETE:g}, what comes back at default settings, and which strategy is the fastest where."
+        f" {COMPLETE:g}, and what comes back at default settings."
     )
-    return [Picture(path.name, caption), *part_blocks(view.choice.left_out)]
+    chart = filter_chart(view, shown.title, shown.looks)
+    return [shown.picture("filters", chart, caption), *part_blocks(view.choice.left_out)]
 
 
 def filter_table(shown: Shown) -> list[Block]:
@@ -195,29 +176,6 @@ def checked_deciles(blocks: list[Block]) -> list[Block]:
     if not blocks:
         raise UserError("no result has figures by decile of matches")
     return blocks
-
-
-def recall_picture(shown: Shown) -> list[Block]:
-    """Draw the share of queries below each recall, a line a series."""
-    tails, below = load_tails(shown)
-    tails = tails[:MOST_ROWS]
-    caption = (
-        f"Recall by query, of each curve's result next to a recall of {shown.target:g}: the share of queries"
-        f" below each recall. Lower is better; {COMPARED}."
-    )
-    return [shown.picture("recalls", recall_chart(tails, shown.title, shown.looks), caption), *below]
-
-
-def recall_table(shown: Shown) -> list[Block]:
-    """Return a row for each series: mean, 5th percentile, worst query, and the queries by recall."""
-    tails, below = load_tails(shown)
-    return [*recall_tables(tails, shown.target), *below]
-
-
-def load_tails(shown: Shown) -> tuple[list[RecallTail], list[Block]]:
-    """Return the tails of the load with the most points, and what was left out."""
-    choice = choose_load(shown.runs)
-    return tails_at(choice.runs, shown.target), part_blocks(choice.left_out)
 
 
 def insert_picture(shown: Shown) -> list[Block]:

@@ -22,8 +22,7 @@ from ann_benchmarks.results.warnings import (
 )
 from ann_benchmarks.run.console import table_lines
 from ann_benchmarks.views.contenders import Recipe
-from ann_benchmarks.views.cost_table import FILE as COSTS
-from ann_benchmarks.views.cost_table import cost_table, costs_as_json, write_costs
+from ann_benchmarks.views.cost_table import cost_table, costs_as_json
 from ann_benchmarks.views.costs import CostAnswer, cost_answers
 from ann_benchmarks.views.parts import Statement, Table
 
@@ -81,13 +80,11 @@ def write_report(report: Report, folder: Path, target: float = TARGET_RECALL) ->
             first = Shown((), (), target, folder=place, stem=f"{number}-", styles=styles)
             blocks += chapter_blocks(chapter, first)
         blocks += [*run_blocks(report), *detail_blocks(found, warned, len(runs))]
-        blocks += reading_blocks(bool(runs), bool(costs))
+        blocks += reading_blocks(bool(runs))
         pages = {MARKDOWN: markdown_text(blocks), HTML: html_page(report.title, blocks)}
         for name, text in pages.items():
             (place / name).write_text(rename_commands(text), encoding="utf-8", errors="replace")
         write_csv(place / CSV, runs)
-        if costs:
-            write_costs(place / COSTS, costs)
         write_json(place, report, target, found, warned, costs)
     return found
 
@@ -212,12 +209,11 @@ def warning_blocks(found: Iterable[tuple[str, list[str]]], results: int) -> list
     return [Items(items)]
 
 
-def reading_blocks(has_runs: bool, has_costs: bool = False) -> list[Block]:
+def reading_blocks(has_runs: bool) -> list[Block]:
     """Return how to read the report, and which files lie next to it."""
     files: Line = [
         *("The same content is in ", Link("Markdown", MARKDOWN), " and ", Link("HTML", HTML), ". "),
         *(Link(CSV, CSV), " holds everything known about each point, "),
-        *((Link(COSTS, COSTS), " the price of each server, ") if has_costs else ()),
         "and ",
         *(Link(MARK_FILE, MARK_FILE), " holds that and the rest of the report."),
     ]

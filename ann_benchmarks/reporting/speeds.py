@@ -1,38 +1,26 @@
-"""How fast indexes are: tables of points, speedups and published figures, pictures of QPS and latency."""
+"""How fast indexes are: tables of points and of published figures, pictures of QPS and latency."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import KIB, UNKNOWN, plain_number, share_text, size_text, three_digits
 from ann_benchmarks.plotting.bars import draw_latencies, draw_stacked
-from ann_benchmarks.published import TEXT, published
-from ann_benchmarks.published.selecting import rows_where
 from ann_benchmarks.results.at_recall import (
-    AtRecall,
     find_at_recall,
-    indexes_at_recall,
-    latency_notes,
-    ratio_of_throughputs,
 )
-from ann_benchmarks.results.comparable import clients, comparisons, is_on_tier, ram
-from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics, plot_label
+from ann_benchmarks.results.comparable import clients, is_on_tier, ram
+from ann_benchmarks.results.metrics import all_metrics, plot_label
 from ann_benchmarks.results.runs import Run, interval
-from ann_benchmarks.statistics.differences import ERROR_RATE
 from ann_benchmarks.statistics.intervals import interval_text
 from ann_benchmarks.statistics.percentiles import PERCENTILES, least_queries
-from ann_benchmarks.views.builds import IndexNames, build_bars, build_costs, build_table
+from ann_benchmarks.views.builds import build_bars, build_costs, build_table
 from ann_benchmarks.views.curves import View, metric_chart
 from ann_benchmarks.views.figures import curve_names
-from ann_benchmarks.views.parts import Table, known_table, notes_on, qps_text, speedup_text
+from ann_benchmarks.views.parts import known_table
 from ann_benchmarks.views.points import points_by_algorithm
 from ann_benchmarks.views.published import read_points
 
-from .content import MOST_ROWS, Shown, origin_notes, part_blocks, rest_text
+from .content import MOST_ROWS, Shown, origin_notes, rest_text
 from .document import Block, Picture
-
-SPEEDUPS = ("p99", "build")
 
 
 def frontier_picture(
@@ -53,22 +41,18 @@ def frontier_picture(
     others, overlay = None, shown.overlay
     if overlay.published and shown.runs:
         dataset = shown.runs[0].dataset
-        others = read_points(overlay.published, dataset, x, y, overlay.normalise, overlay.where)
+        others = read_points(overlay.published, dataset, x, y, overlay.where)
     name = "frontier" if (x, y) == ("recall", "qps") else f"{y}-over-{x}"
     x_scale = x_scale or ("a3" if all_metrics[x].is_share else "linear")
-    view = View(x, y, x_scale, y_scale, raw, overlay.normalise)
+    view = View(x, y, x_scale, y_scale, raw)
     picture = shown.picture(
         name, metric_chart(series, view, shown.title, shown.looks, others), f"{plot_label(x, y)}."
     )
     return [picture, *origin_notes(others.origin if others else "")]
 
 
-def latency_picture(shown: Shown, over: str = "", percentile: str = "p99") -> list[Block]:
-    """Draw p50 and p99 of the result of each curve next to a recall, or a percentile over recall."""
-    if over == "recall":
-        return frontier_picture(shown, "recall", percentile)
-    if over:
-        raise UserError(f"latency can be drawn over recall, not over '{over}'")
+def latency_picture(shown: Shown) -> list[Block]:
+    """Draw p50 and p99 of the result of each curve next to a recall."""
     chosen, reach = latency_results(shown)
     if not chosen:
         raise UserError("no result was selected")
@@ -142,85 +126,3 @@ def figure_cell(run: Run, name: str) -> str:
     """Write a metric with its interval."""
     write = all_metrics[name].write
     return write(run.metrics[name]) + interval_text(interval(run, name), write)
-
-
-def speedup_tables(shown: Shown, baseline: str = "") -> list[Block]:
-    """Return for each number of clients the figures of each index at the target recall, and their ratios.
-
-    Without a `baseline`, the name of a row or of its algorithm, the worst of each column is 1.
-    """
-    blocks: list[Block] = []
-    for comparison in comparisons(shown.runs, shown.target):
-        found = [at for at, _ in indexes_at_recall(comparison.runs, shown.target)]
-        if not found:
-            continue
-        conditions = f"{comparison.client_text}{comparison.place_text}, at a recall of {shown.target:g}"
-        blocks += speedup_table(sorted(found, key=lambda at: at.run.series.family), conditions, baseline)
-        reaching = {at.run.series.family for at in found}
-        if short := sorted({run.series.family for run in comparison.runs} - reaching):
-            blocks += part_blocks([f"Below that recall: {', '.join(short)}."])
-    if not blocks:
-        raise UserError(f"no result reaches a recall of {shown.target:g}")
-    return blocks
-
-
-def speedup_table(found: Sequence[AtRecall], conditions: str, baseline: str) -> list[Block]:
-    """Return the table of indexes under the same conditions, and what its ratios leave open."""
-    runs = [at.run for at in found]
-    index_names = IndexNames(runs)
-    names = [index_names.find(run) for run in runs]
-    bases = [i for i, name in enumerate(names) if baseline in (name, runs[i].series.family)]
-
-    def times(values: list[float], more_is_better: bool) -> list[str]:
-        known = [value for value in values if value > 0]
-        worst = (min if more_is_better else max)(known, default=0.0)
-        base = values[bases[0]] if bases else worst
-        return [
-            three_digits(value / base if more_is_better else base / value)
-            if value > 0 and base > 0
-            else UNKNOWN
-            for value in values
-        ]
-
-    base = found[bases[0]] if bases else min(found, key=lambda at: at.qps)
-    rate = ERROR_RATE / max(math.comb(len(found), 2), 1)
-    ratios = {i: ratio_of_throughputs(at, base, rate) for i, at in enumerate(found) if at is not base}
-    columns = {
-        "Index": names,
-        "Recall": [share_text(run.metrics["recall"]) for run in runs],
-        all_metrics[QPS_AT_RECALL].title: [qps_text(at) for at in found],
-        "QPS speedup": [
-            speedup_text(ratios[i], at.is_bound, base.is_bound) if i in ratios else "1"
-            for i, at in enumerate(found)
-        ],
-    }
-    for name in SPEEDUPS:
-        metric = all_metrics[name]
-        values = [run.metrics[name] for run in runs]
-        columns[metric.title] = [metric.write(value) for value in values]
-        columns[f"{metric.title.partition(' (')[0]} speedup"] = times(values, metric.higher_is_better)
-    sizes = [run.metrics["indexsize"] for run in runs]
-    columns["Size"] = [size_text(size, KIB) for size in sizes]
-    columns["Size improvement"] = times(sizes, False)
-    best = f"{names[bases[0]]} is 1" if bases else "the worst of each column is 1"
-    table = known_table(columns, f"{conditions}: each index; {best}", ["Index"])
-    return [table, *part_blocks([*notes_on(ratios, runs, base.run), *latency_notes(found)])]
-
-
-def published_table(shown: Shown, name: str = "", where: Mapping[str, Any] | None = None) -> list[Block]:
-    """Return a table of published figures, NAME or NAME:TABLE; `where` chooses rows by their columns."""
-    source = published(name.partition(":")[0])
-    table = source.table(name.partition(":")[2]) if ":" in name else source.tables[0]
-    columns = [
-        column if unit in (TEXT, column) else f"{column} ({unit})" for column, unit in table.columns.items()
-    ]
-    rows = [
-        [
-            cell if isinstance(cell, str) else plain_number(cell) if cell is not None else UNKNOWN
-            for cell in row.values()
-        ]
-        for row in rows_where(table, where or {})
-    ]
-    words = frozenset(column for column, unit in table.columns.items() if unit == TEXT)
-    shown_table = Table(columns, rows, shown.title or source.label, words)
-    return [shown_table, *part_blocks([f"Published, from another machine: {source.origin}"])]

@@ -21,7 +21,6 @@ LATENCY_NOTE = (
     "The QPS are those at the target recall. Recalls and latencies are those of the measured result"
     " next to it."
 )
-LONGEST_LABEL = 40
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -106,17 +105,13 @@ def find_at_recall(groups: Mapping[Key, Sequence[Run]], target: float) -> dict[K
     return {keys[int(name)]: one for name, one in found.items()}
 
 
-def indexes_at_recall(runs: Iterable[Run], target: float) -> list[tuple[AtRecall, str]]:
-    """Return how each built index stands at a recall, and the build arguments in which those differ."""
+def indexes_at_recall(runs: Iterable[Run], target: float) -> list[AtRecall]:
+    """Return how each built index stands at a recall."""
     indexes: dict[Hashable, list[Run]] = {}
     for run in runs:
         indexes.setdefault((run.dataset, run.count, run.batch, built_index(run)), []).append(run)
     standing = find_at_recall(indexes, target)
-    found = [standing[index] for index in indexes if index in standing]
-    arguments: dict[str, list[dict[str, str]]] = {}
-    for one in found:
-        arguments.setdefault(one.run.algorithm, []).append(build_arguments(one.run))
-    return [(one, difference(build_arguments(one.run), arguments[one.run.algorithm])) for one in found]
+    return [standing[index] for index in indexes if index in standing]
 
 
 def uninterpolated(run: Run) -> AtRecall:
@@ -185,9 +180,3 @@ def build_arguments(run: Run) -> dict[str, str]:
         else:
             named[str(position)] = f"{value}"
     return named
-
-
-def difference(arguments: dict[str, str], others: list[dict[str, str]]) -> str:
-    """Return the arguments, in one line, in which not all others are alike."""
-    differing = [text for name, text in arguments.items() if any(other.get(name) != text for other in others)]
-    return f"{', '.join(differing):.{LONGEST_LABEL}}"

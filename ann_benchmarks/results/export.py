@@ -70,7 +70,7 @@ def table_of(runs: Iterable[Run]) -> tuple[list[str], Rows]:
     The throughput at the target recall is that of an index: it stands with the result next to that recall.
     """
     runs = list(runs)
-    found = {id(one.run): one.qps for one, _ in indexes_at_recall(runs, TARGET_RECALL)}
+    found = {id(one.run): one.qps for one in indexes_at_recall(runs, TARGET_RECALL)}
     rows = [row(run, found.get(id(run), math.nan)) for run in runs]
     known = [*COLUMNS, *OWN_COLUMNS]
     if not any(run.series.filter for run in runs):

@@ -11,6 +11,7 @@ from ann_benchmarks.results.runs import Run, number
 
 from .parts import Table, known_table
 
+LONGEST_LABEL = 40
 PARTS = {"load": "loading the table", "clustering": "clustering", "index": "building the index"}
 
 
@@ -31,9 +32,18 @@ class IndexNames:
 
     def find(self, run: Run) -> str:
         """Return the name of the index of one of the results."""
+        own = self.own_arguments(run)
+        return f"{run.series.family} ({own})" if own else run.series.family
+
+    def own_arguments(self, run: Run) -> str:
+        """Return the build arguments of one of the results in which not all of its algorithm are alike."""
         arguments, others = build_arguments(run), self._arguments[run.series.family]
         own = [text for name, text in arguments.items() if any(other.get(name) != text for other in others)]
-        return f"{run.series.family} ({', '.join(own)})" if own else run.series.family
+        return ", ".join(own)
+
+    def label(self, run: Run) -> str:
+        """Return the same as far as it fits beside a point."""
+        return f"{self.own_arguments(run):.{LONGEST_LABEL}}"
 
 
 @dataclass(frozen=True)

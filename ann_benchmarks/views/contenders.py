@@ -9,15 +9,15 @@ from ann_benchmarks.common.text import from_json
 from ann_benchmarks.results.at_recall import AtRecall, describe_measuring
 from ann_benchmarks.results.comparable import Comparison
 from ann_benchmarks.results.measurement import OVERSTATED
-from ann_benchmarks.results.runs import Run, number
+from ann_benchmarks.results.runs import Run, interval, number
 from ann_benchmarks.statistics.contests import Ratio
-from ann_benchmarks.statistics.intervals import FEWEST_RUNS, interval_text
+from ann_benchmarks.statistics.distributions import incomplete_beta
+from ann_benchmarks.statistics.intervals import FEWEST_RUNS, ONE_IN, interval_text
 from ann_benchmarks.statistics.speeds import BETWEEN, EXACT, WITHIN
 
 from .builds import IndexNames
 from .memory import MemoryNeed, least_text
 from .parts import Table, known_table, qps_text, speedup_text
-from .recalls import hidden_tail
 
 LEAST_OVERSTATED = 0.0005  # recall; the choice of a query argument that adds less is not mentioned
 OVERSHOT = 0.02  # recall above the target; less is not mentioned
@@ -123,3 +123,27 @@ def row_doubts(at: AtRecall, target: float) -> list[str]:
     if int(number(run, "run_count") or 0) < FEWEST_RUNS:
         found.append("single runs")
     return [*found, *([tail] if (tail := hidden_tail(run)) else [])]
+
+
+def hidden_tail(run: Run) -> str:
+    """Say how much the worst 5% of the queries found where the mean recall hides it; "" where it does not.
+
+    It does where the 5th percentile, with its interval, lies below that of misses that are spread evenly.
+    """
+    fifth, bounds = run.metrics["recall-p5"], interval(run, "recall-p5")
+    if bounds is None or run.series.filter:
+        return ""
+    low, high = (round(end * run.count) for end in bounds)
+    if high >= evenly_missed(run.count, run.metrics["recall"]):
+        return ""
+    return f"5% of its queries find at most {round(fifth * run.count)} of {run.count} ({low} to {high})"
+
+
+def evenly_missed(count: int, mean: float) -> int:
+    """Return how many of `count` neighbours the 5th percentile has where misses are spread evenly.
+
+    That is the percentile of a binomial distribution: each neighbour of each query is found with the chance
+    `mean`, whatever the query is.
+    """
+    chances = (1 - incomplete_beta(mean, found + 1, count - found) for found in range(count))
+    return next((found for found, chance in enumerate(chances) if chance >= 1 / ONE_IN), count)

@@ -1,9 +1,7 @@
-"""What each server costs: a table for people, and rows for other programs as CSV and JSON."""
+"""What each server costs: a table for people, and rows for other programs."""
 
-import csv
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.numbers import UNKNOWN, counted, figure_text
@@ -14,17 +12,15 @@ from ann_benchmarks.results.runs import interval
 from ann_benchmarks.statistics.intervals import interval_text
 
 from .builds import IndexNames
-from .costs import CostAnswer, load_text, queries_text, storage_text
+from .costs import CostAnswer, load_text, storage_text
 from .parts import Table, known_table
 
-FILE = "costs.csv"
 MOST_ROWS = 40
 FIELDS = (
     *("dataset", "count", "filter", "algorithm", "index", "server", "is_simulated", "cpus", "memory_bytes"),
     *("iops", "bandwidth", "clients", "rate_was_given", "parameters", "recall", "qps", "qps_low", "qps_high"),
     *("p50_ms", "p95_ms", "p99_ms", "p999_ms", "objective", "kept", "why", "instance", "storage"),
-    *("storage_gb", "currency", "month", "queries_per_unit", "queries_per_unit_low", "queries_per_unit_high"),
-    *("unpriced", "prices", "prices_date", "prices_source"),
+    *("storage_gb", "currency", "month", "unpriced", "prices", "prices_date", "prices_source"),
 )
 PERCENTILES = ("p50", "p95", "p99", "p999")
 
@@ -37,7 +33,7 @@ def cost_table(answer: CostAnswer) -> list[Table]:
     names, write = IndexNames(cost.run for cost in answer.costs), all_metrics[percentile].write
     cells: dict[str, list[str]] = {}
     for cost in costs:
-        value, quote, run = cost.queries(prices), cost.quote, cost.run
+        quote, run = cost.quote, cost.run
         tail = write(run.metrics[percentile]) + interval_text(interval(run, percentile), write)
         row = {
             "Server": cost.server.name,
@@ -47,9 +43,6 @@ def cost_table(answer: CostAnswer) -> list[Table]:
             "Keeps it": f"{cost.kept}{f': {cost.reason}' if cost.reason else ''}",
             "QPS": LOWER_BOUND * cost.is_bound + figure_text(cost.rate) + interval_text(cost.rate_interval),
             f"{percentile} (ms)": tail if cost.moved_to is None else UNKNOWN,
-            f"Queries per {prices.currency}": UNKNOWN
-            if value is None
-            else queries_text(value, cost.queries_interval(prices)),
             "Has": capacity_text(cost.server),
             "Priced as": f"{quote.instance.name}, {storage_text(quote)}" if quote else UNKNOWN,
         }
@@ -57,7 +50,7 @@ def cost_table(answer: CostAnswer) -> list[Table]:
             cells.setdefault(name, []).append(cell)
     load = f", {cells['Load'][0]}" if len(set(cells["Load"])) == 1 else ""
     rest = len(answer.costs) - MOST_ROWS
-    more = f"; {counted(rest, 'more row')} in {FILE}" if rest > 0 else ""
+    more = f"; {counted(rest, 'more row')} in report.json" if rest > 0 else ""
     caption = f"Servers by price{load}: which keep {answer.target}{more}. {prices.label}, {prices.date}"
     words = frozenset({"Server", "Index", "Load", "Keeps it", "Has", "Priced as"})
     return [known_table(cells, caption, words, ["Load"])]
@@ -78,21 +71,11 @@ def cost_data(answer: CostAnswer) -> list[dict[str, Any]]:
             *(run.metrics[name] if cost.moved_to is None else None for name in PERCENTILES),
             *(target, str(cost.kept), cost.reason),
             *((quote.instance.name, quote.volume.name, quote.volume.gigabytes) if quote else (None,) * 3),
-            *(prices.currency, quote.price if quote else None, cost.queries(prices)),
-            *(cost.queries_interval(prices) or nothing),
-            *(cost.unpriced, prices.label, prices.date, prices.source),
+            *(prices.currency, quote.price if quote else None, cost.unpriced),
+            *(prices.label, prices.date, prices.source),
         )
         rows.append(dict(zip(FIELDS, values, strict=True)))
     return rows
-
-
-def write_costs(path: Path, answers: Sequence[CostAnswer]) -> None:
-    """Write a line for each server, index and load."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, FIELDS)
-        writer.writeheader()
-        for answer in answers:
-            writer.writerows(cost_data(answer))
 
 
 def costs_as_json(answers: Sequence[CostAnswer]) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""What servers cost, in plain sentences: the cheapest that keeps an objective, and queries for the money."""
+"""What servers cost, in plain sentences: the cheapest that keeps an objective."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from ann_benchmarks.pricing.servers import STORAGE_MARGIN, capacity_text
 from ann_benchmarks.results.at_recall import LOWER_BOUND
 from ann_benchmarks.results.runs import Run, interval
 from ann_benchmarks.results.sessions import session_text
-from ann_benchmarks.statistics.intervals import Interval, interval_text
+from ann_benchmarks.statistics.intervals import interval_text
 from ann_benchmarks.statistics.judging import Doubts, Judgement
 
 from .parts import Statement, listed
@@ -26,7 +26,6 @@ from .parts import Statement, listed
 NOT_PLAIN = "in batch mode, from cold caches, of skewed queries, with a payload or on several servers"
 HOW_SWEPT = "python -m tiers sweep measures simulated servers"
 MOST_NAMED = 5
-LARGE = ((1e9, " billion"), (1e6, " million"))
 
 
 @dataclass(frozen=True)
@@ -57,8 +56,6 @@ class CostAnswer:
         """The answer first, then what it rests on."""
         said = {
             "Cheapest server": cheapest(self),
-            "By algorithm": name_cheapest(self),
-            f"Queries per {self.prices.currency}": most_queries(self),
             "Without a price": list_unpriced(self),
             "Prices": origin(self),
         }
@@ -142,62 +139,6 @@ def nothing_kept(answer: CostAnswer, objective: str) -> str:
     return f"No server that was measured keeps {objective}. The most that each algorithm does: {missed}."
 
 
-def name_cheapest(answer: CostAnswer) -> str:
-    """Name the cheapest server of each algorithm, and what it has."""
-    groups: dict[str, list[ServerCost]] = {}
-    for cost in answer.costs:
-        groups.setdefault(cost.algorithm, []).append(cost)
-    if len(groups) < 2:
-        return ""
-    texts = []
-    for name, costs in groups.items():
-        own = [cost for cost in costs if cost.quote and cost.kept > Judgement.NO]
-        if not own:
-            is_kept = any(cost.kept > Judgement.NO for cost in costs)
-            texts.append(f"{name} {'has no price' if is_kept else 'keeps it on no server'}")
-            continue
-        found = min(own, key=lambda cost: -cost.kept)  # of equals the first, the cheapest
-        doubt = f", not sure: {found.reason}" if found.kept == Judgement.UNSURE else ""
-        has = capacity_text(found.server)
-        alike = [cost.server for cost in own if cost.kept == found.kept and cost.price == found.price]
-        least = min(alike, key=lambda server: (server.memory or 0, server.cpus or 0))
-        if (least.memory or 0) < (found.server.memory or 0):
-            has += f"; {capacity_text(least)} suffice, too"
-        texts.append(f"{name} {answer.prices.money(found.price)} on {found.server.name} ({has}{doubt})")
-    return f"The cheapest server that keeps the objective, a month: {'; '.join(texts)}."
-
-
-def most_queries(answer: CostAnswer) -> str:
-    """Say which server answers the most queries for the money, where noise does not hide it."""
-    priced = [cost for cost in answer.costs if cost.kept > Judgement.NO and cost.quote and not cost.is_given]
-    known = [
-        (cost, value, bounds)
-        for cost in priced
-        if (value := cost.queries(answer.prices)) is not None
-        and (bounds := cost.queries_interval(answer.prices)) is not None
-    ]
-    known.sort(key=lambda one: -one[1])
-    sentences, sessions = [], session_text(answer.doubts.sessions)
-    if known:
-        (best, value, bounds), *rest = known
-        least = answer.doubts.interval(value, bounds).low
-        sentences.append(
-            f"{best.place} answers {queries_text(value, bounds)} queries for one {answer.prices.currency}, if"
-            " it is busy all month."
-        )
-        if alike := [
-            cost.place for cost, own, other in rest if answer.doubts.interval(own, other).high >= least
-        ]:
-            sentences.append(f"Noise hides whether these answer more, as {sessions}: {some(alike)}.")
-        elif rest:
-            sentences.append(f"Next is {rest[0][0].place}, with {queries_text(rest[0][1])}.")
-    if single := len(priced) - len(known):
-        sentences.append(
-            f"{counted(single, 'server')} without an interval, which takes three runs, not ranked."
-        )
-    return " ".join(sentences)
-
-
 def list_unpriced(answer: CostAnswer) -> str:
     """Say which servers have no price, and why."""
     reasons: dict[str, list[str]] = {}
@@ -264,13 +205,6 @@ def load_text(cost: ServerCost) -> str:
     """Write who sends the queries."""
     clients = counted(cost.run.series.clients or 1, "client")
     return f"with {clients}{', at a given rate' * cost.is_given}"
-
-
-def queries_text(value: float, bounds: Interval | None = None) -> str:
-    """Write a large number of queries with three digits, and its interval in the same unit."""
-    size, name = next(((size, name) for size, name in LARGE if value >= size), (1.0, ""))
-    interval = None if bounds is None else [end / size for end in bounds]
-    return f"{three_digits(value / size)}{interval_text(interval, three_digits)}{name}"
 
 
 def some(texts: Sequence[str]) -> str:

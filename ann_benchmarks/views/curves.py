@@ -23,8 +23,7 @@ MOST_TICKS = 12  # values of x that are written below the axis; of more, round o
 class View:
     """What a picture of two metrics shows: which ones, on which scales, and which points.
 
-    `raw` adds the points behind the frontier, in faded colours. With `normalise` every y is over the first of
-    its curve (points.divide_by_first).
+    `raw` adds the points behind the frontier, in faded colours.
     """
 
     x: str = "recall"
@@ -32,7 +31,6 @@ class View:
     x_scale: str = "linear"
     y_scale: str = "linear"
     raw: bool = False
-    normalise: bool = False
 
     @property
     def metrics(self) -> tuple[str, str]:
@@ -42,11 +40,9 @@ class View:
     def axes(self) -> tuple[Axis, Axis]:
         """Return both axes."""
         x, y = all_metrics[self.x], all_metrics[self.y]
-        of_first = " / that of the curve's first point" if self.normalise else ""
-        is_share = y.is_share and not self.normalise
         return (
             Axis(x.description, self.x_scale, metric=self.x, is_share=x.is_share),
-            Axis(f"{y.description}{of_first}", self.y_scale, metric=self.y, is_share=is_share),
+            Axis(y.description, self.y_scale, metric=self.y, is_share=y.is_share),
         )
 
 
@@ -59,8 +55,7 @@ def metric_chart(
 ) -> Chart:
     """Return the Pareto frontier of each series.
 
-    `others` are points of another machine; with `view.normalise` all are shares already. Without a point the
-    picture is an empty frame.
+    `others` are points of another machine. Without a point the picture is an empty frame.
     """
     curves = frontier_curves(series, view, styles or assign_styles(series))
     points = [point for curve in curves if curve.role != "faded" for point in curve.points]
@@ -167,24 +162,19 @@ def line_chart(
     title: str,
     direction: str = "",
     others: PublishedPoints | None = None,
-    normalise: bool = False,
     styles: Mapping[str, Style] | None = None,
 ) -> Chart:
-    """Return a line through the points of each series, by x; UserError without any.
-
-    With `normalise` every line is divided by its first point, those of another machine too.
-    """
-    lines = {name: known for name, points in series.items() if (known := ordered(points, normalise))}
+    """Return a line through the points of each series, by x; UserError without any."""
+    lines = {name: known for name, points in series.items() if (known := ordered(points))}
     if not lines:
         raise UserError(f"nothing to plot: no result has both {axes[0]} and {axes[1]}")
     styles = styles or {name: Style(i, i, i // len(LIGHT_COLORS)) for i, name in enumerate(lines)}
     curves = [Curve(name, points, styles[name]) for name, points in lines.items()]
     note = BARS if any(point.y_interval for curve in curves for point in curve.points) else ""
     if others:
-        theirs = {name: ordered(points, normalise) for name, points in others.series.items()}
+        theirs = {name: ordered(points) for name, points in others.series.items()}
         curves += published_curves(replace(others, series=theirs), styles)
     xs = {point.x for curve in curves for point in curve.points}
     ticks = {x: plain_number(x) for x in xs} if len(xs) <= MOST_TICKS else {}
-    of_first = " / that of the line's first point" if normalise else ""
-    panel = Panel(curves, Axis(axes[0], far=FAR, ticks=ticks), Axis(axes[1] + of_first), direction)
+    panel = Panel(curves, Axis(axes[0], far=FAR, ticks=ticks), Axis(axes[1]), direction)
     return Chart(title, [panel], note=note)

@@ -7,10 +7,9 @@ import re
 import textwrap
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ann_benchmarks.common.numbers import plain_number
 from ann_benchmarks.fields.rows import FIELDS, NAME
 from ann_benchmarks.fields.series import Series
 
@@ -122,7 +121,6 @@ class Axis:
     from_zero: bool = False
     limits: tuple[float, float] | None = None
     ticks: Mapping[float, str] = field(default_factory=dict)
-    write: Callable[[float], str] = plain_number
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""The points of a plot: two metrics of each result with their intervals, absolute or over the first one."""
+"""The points of a plot: two metrics of each result with their intervals."""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from ann_benchmarks.results.at_recall import AtRecall, indexes_at_recall
 from ann_benchmarks.results.metrics import (
@@ -11,10 +12,15 @@ from ann_benchmarks.results.metrics import (
     RECALL,
     TARGET_RECALL,
     drawable,
-    pareto_frontier,
 )
 from ann_benchmarks.results.runs import Run, interval, number
 from ann_benchmarks.statistics.intervals import Interval
+
+from .builds import IndexNames
+
+TAKEN = 0.35  # of the distance between two places, by all lines side by side
+MOST_STEP = 0.04  # between two lines
+LEAST_GAP = 0.05  # closer places are one
 
 
 @dataclass(frozen=True)
@@ -46,9 +52,11 @@ def points_by_algorithm(
     if QPS_AT_RECALL not in (x, y):
         chosen = [(run, point_of(run, x, y, None, intervals)) for run in runs]
     else:
+        found = indexes_at_recall(runs, target)
+        names = IndexNames(at.run for at in found)
         chosen = [
-            (at.run, replace(point_of(at.run, x, y, at, intervals), label=label, stays=True))
-            for at, label in indexes_at_recall(runs, target)
+            (at.run, replace(point_of(at.run, x, y, at, intervals), label=names.label(at.run), stays=True))
+            for at in found
         ]
     series: dict[str, list[Point]] = {}
     for run, point in chosen:
@@ -78,20 +86,6 @@ def point_at(at: AtRecall, metric: str, x: float, intervals: bool = True) -> Poi
     return Point(x, at.run.metrics[metric], None, interval(at.run, metric) if intervals else None)
 
 
-def divide_by_first(points: Sequence[Point], metrics: tuple[str, str] | None = None) -> list[Point]:
-    """Return points with their y and its interval divided by the y of the first of them.
-
-    With two metrics the first is the one with the smallest x on their Pareto frontier, the curve as drawn.
-    """
-    first = points[0] if points else None
-    if metrics:
-        frontier, _ = pareto_frontier([(point.x, point.y) for point in points], *metrics)
-        first = min((points[i] for i in frontier), key=lambda point: point.x, default=None)
-    if first is None or not first.y:
-        return []
-    return [divided(point, first.y) for point in points]
-
-
 def divided(point: Point, whole: float) -> Point:
     """Return a point whose y is a share of `whole`."""
     bounds = point.y_interval
@@ -99,9 +93,17 @@ def divided(point: Point, whole: float) -> Point:
     return replace(point, y=point.y / whole, y_interval=shares)
 
 
-def ordered(points: Sequence[Point], normalise: bool) -> list[Point]:
-    """Return the points with finite values by x, as shares of the first with `normalise`."""
-    known = sorted(
-        (p for p in points if math.isfinite(p.x) and math.isfinite(p.y)), key=lambda point: point.x
-    )
-    return divide_by_first(known) if normalise else known
+def side_by_side(places: Iterable[float], lines: int) -> list[float]:
+    """Return how far to move each of some lines, so that their bars do not hide each other.
+
+    All of them together take a share of the smallest distance between two places, which on a logarithmic
+    axis are logarithms.
+    """
+    gaps = [gap for one, other in pairwise(sorted({*places})) if (gap := other - one) > LEAST_GAP]
+    step = min(TAKEN * min(gaps, default=1.0) / max(lines, 1), MOST_STEP)
+    return [(number - (lines - 1) / 2) * step for number in range(lines)]
+
+
+def ordered(points: Sequence[Point]) -> list[Point]:
+    """Return the points with finite values by x."""
+    return sorted((p for p in points if math.isfinite(p.x) and math.isfinite(p.y)), key=lambda point: point.x)

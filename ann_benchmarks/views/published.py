@@ -5,14 +5,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.published import Published, PublishedTable, Row, published
-from ann_benchmarks.published.selecting import curve_name, rows_where, select
+from ann_benchmarks.published import (
+    Published,
+    PublishedTable,
+    Row,
+    curve_name,
+    pairs,
+    published,
+    rows_where,
+)
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, all_metrics
 
-from .points import Point, divide_by_first
+from .points import Point
 from .tier_lines import PublishedLines, TierLine, relative_lines
 
 OTHER_DATA = ", another dataset"
+THROUGHPUT = ("qps", "tps")
 IN_TIERS = ("ram", "index_size", "clients", "qps", "p99")
 
 
@@ -33,7 +41,7 @@ def read_tiers(requested: str) -> PublishedLines:
     """Return throughput and p99 by RAM out of NAME or NAME:TABLE."""
     source, table = find_table(requested, IN_TIERS)
     lines = []
-    for values, rows in curves(table, table.rows, "clients"):
+    for values, rows in curves(table.rows, [*dict.fromkeys([*table.curves, "clients"])]):
         clients = int(rows[0]["clients"])
         variant = f"{clients} client{'s' * (clients > 1)}"
         name = curve_name(table, {key: value for key, value in values.items() if key != "clients"})
@@ -55,7 +63,6 @@ def read_points(
     dataset: str,
     x: str,
     y: str,
-    normalise: bool = False,
     where: Mapping[str, Any] | None = None,
 ) -> PublishedPoints:
     """Return two metrics out of NAME or NAME:TABLE: of a dataset where the table has it, else of all of them.
@@ -73,7 +80,7 @@ def read_points(
         for name, metric in zip(columns, (x, y), strict=True)
     )
     series = {}
-    for values, group in curves(table, rows):
+    for values, group in curves(rows, table.curves):
         points = [
             Point(row[x_column] * x_unit, row[y_column] * y_unit, label=str(row.get(table.labels) or ""))
             for row in group
@@ -82,7 +89,7 @@ def read_points(
         named = {key: value for key, value in values.items() if key != "dataset" or not is_there}
         name = curve_name(table, named) or table.name
         if points:
-            series[name] = divide_by_first(points, None if table.labels else (x, y)) if normalise else points
+            series[name] = points
     label = source.label if is_there else source.label + OTHER_DATA
     return PublishedPoints(label, series, not table.labels, source.origin)
 
@@ -96,11 +103,21 @@ def published_column(metric: str) -> str:
     raise UserError(f"published figures have no {metric}{hint}: choose from {known}")
 
 
-def read_series(requested: Mapping[str, Any]) -> PublishedPoints:
-    """Return the curves of a selection ({"published": NAME, "x": ..., "y": ...})."""
-    source, found = select(requested)
-    series = {name or source.name: [Point(x, y) for x, y in points] for name, points in found.items()}
-    return PublishedPoints(source.label + OTHER_DATA, series, True, source.origin)
+def read_lines(requested: str, where: Mapping[str, Any]) -> PublishedPoints:
+    """Return throughput over clients out of NAME or NAME:TABLE, a line for each curve of the table."""
+    name, _, table_name = requested.partition(":")
+    source = published(name)
+    for table in [source.table(table_name)] if table_name else source.tables:
+        rate = next((column for column in THROUGHPUT if {"clients", column} <= set(table.columns)), None)
+        if rate:
+            by = [column for column in table.curves if column not in where and column != "clients"]
+            series = {
+                curve_name(table, values or where): [Point(*pair) for pair in known]
+                for values, rows in curves(rows_where(table, where), by)
+                if (known := pairs(table, rows, "clients", rate))
+            }
+            return PublishedPoints(source.label + OTHER_DATA, series, True, source.origin)
+    raise UserError(f"{source.path} has no table of {' or '.join(THROUGHPUT)} over clients")
 
 
 def find_table(requested: str, columns: Sequence[str]) -> tuple[Published, PublishedTable]:
@@ -112,9 +129,8 @@ def find_table(requested: str, columns: Sequence[str]) -> tuple[Published, Publi
     return source, table
 
 
-def curves(table: PublishedTable, rows: Iterable[Row], *more: str) -> list[tuple[dict[str, Any], list[Row]]]:
-    """Return the rows of each curve, and what sets it apart: the table's columns for it, and some more."""
-    columns = list(dict.fromkeys([*table.curves, *more]))
+def curves(rows: Iterable[Row], columns: Sequence[str]) -> list[tuple[dict[str, Any], list[Row]]]:
+    """Return the rows of each curve, and what sets it apart: its values of some columns."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row[column] for column in columns), []).append(row)

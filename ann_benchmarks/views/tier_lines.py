@@ -3,20 +3,16 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from ann_benchmarks.common.numbers import plain_number, size_text
 from ann_benchmarks.results.metrics import all_metrics, drawable
 
 from .figures import BARS, Axis, Chart, Curve, Panel, Style, assign_styles, heading_curve, variant_styles
-from .points import Point, divided, point_at
+from .points import Point, divided, point_at, side_by_side
 from .tiers import TierAtRecall, TierRun, tiers_at_recall, whole_machine
 
 PANELS = ("qps", "p99")
 BEYOND = 2.0  # how far outside of the tiers, as a factor, an index is still marked
-TAKEN = 0.35  # of the distance between two tiers, by all lines side by side
-MOST_STEP = 0.04  # of the logarithm of the RAM, between two lines
-LEAST_GAP = 0.05  # of the same: closer places are those of one tier
 TITLES = {"qps": "Throughput - up is better", "p99": "Tail latency - down is better"}
 LABELS_OF_SHARES = {"qps": "QPS / QPS with the most RAM", "p99": "p99 / p99 with the most RAM"}
 RAM = "Available RAM: shared_buffers + the system's cache"
@@ -89,20 +85,19 @@ def tier_chart(
     title: str,
     machine: float | None,
     published: PublishedLines | None = None,
-    shares: bool = False,
     known: Mapping[str, Style] | None = None,
 ) -> Chart:
     """Return throughput and p99 against available RAM, one above the other.
 
-    `machine` is where tiers are drawn that have all RAM. With `shares`, and next to published lines, all
-    lines have to be shares. `known` are the styles of algorithms in other pictures.
+    `machine` is where tiers are drawn that have all RAM. Next to published lines, all are shares.
+    `known` are the styles of algorithms in other pictures.
     """
-    shares = shares or bool(published)
+    shares = bool(published)
     styles = known or assign_styles(line.algorithm for line in lines)
     styles = variant_styles({line.name: line.algorithm for line in lines}, styles)
     others = sorted(published.lines, key=mean_height, reverse=True) if published else []
     has_bars = any(point.y_interval for line in lines for panel in PANELS for point in line.panels[panel])
-    drawn = sorted(side_by_side(lines) if has_bars else lines, key=mean_height, reverse=True)
+    drawn = sorted(spread_out(lines) if has_bars else lines, key=mean_height, reverse=True)
     places = sorted({point.x for line in lines for point in line.panels["qps"]})
     ticks = {place: size_text(place).replace(" ", "\n") for place in places}
     marks: list[tuple[str, float, int | None]] = []
@@ -142,19 +137,12 @@ def mean_height(line: TierLine) -> float:
     return sum(math.log(point.y) for point in points) / len(points)
 
 
-def side_by_side(lines: Sequence[TierLine]) -> list[TierLine]:
-    """Return lines that are moved a little to either side, so that their bars do not hide each other.
-
-    On a logarithmic axis, all of them together take a share of the smallest distance between two places.
-    """
-    places = sorted(
-        {math.log(point.x) for line in lines for points in line.panels.values() for point in points}
-    )
-    gaps = [gap for one, other in pairwise(places) if (gap := other - one) > LEAST_GAP]
-    step = min(TAKEN * min(gaps, default=1.0) / len(lines), MOST_STEP)
+def spread_out(lines: Sequence[TierLine]) -> list[TierLine]:
+    """Return lines that are moved a little to either side."""
+    places = [math.log(point.x) for line in lines for points in line.panels.values() for point in points]
     moved = []
-    for number, line in enumerate(lines):
-        by = math.exp((number - (len(lines) - 1) / 2) * step)
+    for line, shift in zip(lines, side_by_side(places, len(lines)), strict=True):
+        by = math.exp(shift)
         panels = {name: [replace(one, x=one.x * by) for one in line.panels[name]] for name in PANELS}
         moved.append(replace(line, panels=panels))
     return moved

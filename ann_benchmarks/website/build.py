@@ -16,7 +16,6 @@ from tqdm import tqdm
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import atomic_path
 from ann_benchmarks.common.numbers import counted
-from ann_benchmarks.pricing.prices import PriceList
 from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.metrics import OF_FILTERS, TARGET_RECALL, drawable, pareto_frontier
 from ann_benchmarks.results.records import Record, iter_record_paths
@@ -34,12 +33,10 @@ from ann_benchmarks.views.figures import (
 from ann_benchmarks.views.filters import fastest_table, view_filters
 
 from .columns import SiteColumn, filter_columns, points_data
-from .costs import price_columns
 from .plots import (
     all_plot_variants,
     chart_data,
     latex_code,
-    others_data,
     pairs,
     plot_title,
     record_run,
@@ -79,7 +76,6 @@ class Page:
     records: list[Record] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     siblings: dict[int, str] = field(default_factory=dict)  # the same dataset by k
-    prices: PriceList | None = None  # of the servers
 
     @property
     def is_of_dataset(self) -> bool:
@@ -96,14 +92,12 @@ class Page:
     @property
     def columns(self) -> list[SiteColumn]:
         """The columns that distinguish curves on this page, besides those of every page."""
-        prices = price_columns({id(run): self.prices for run in self.runs} if self.prices else {})
         if self.is_of_dataset:
             series = SiteColumn("series", "Series of results", "words", lambda run: run.algorithm, True)
-            return [series, *filter_columns(self.runs), *prices]
+            return [series, *filter_columns(self.runs)]
         return [
             SiteColumn("dataset", "Dataset", "words", lambda run: self.titles[id(run)], True),
             SiteColumn("k", "k", "number", lambda run: run.count, True),
-            *prices,
         ]
 
     def series(self) -> dict[str, list[Run]]:
@@ -122,12 +116,10 @@ def create_website(
     latex: bool = False,
     scatter: bool = False,
     recompute: bool = False,
-    prices: PriceList | None = None,
 ) -> int:
     """Write a site of all results into a folder, which is made if need be; return the number of pages.
 
-    `variants` are names of plot_variants. With `prices`, each result has what its server
-    costs. UserError without results, or if the folder is unwritable.
+    `variants` are names of plot_variants. UserError without results, or if the folder is unwritable.
     """
     runs = list(load_runs(iter_result_paths(), recompute))
     records = list(readable_records(iter_record_paths()))
@@ -135,8 +127,6 @@ def create_website(
         raise UserError("nothing to show: results/ holds no readable result; run run.py first")
     datasets, algorithms = group_results(runs, records)
     pages, templates = [*datasets, *algorithms], template_environment()
-    for page in pages:
-        page.prices = prices
     shown = tqdm(pages, desc="pages", unit="page", disable=None, leave=False)
     html = ((one.file, detail_page(templates, one, variants, latex, scatter)) for one in shown)
     write_site(folder, html, index_page(templates, pages))
@@ -257,7 +247,6 @@ def detail_page(
             for column, known in page_styles(page).items()
             if column in words
         },
-        "others": others_data() if any(column["id"] == "ramat" for column in points["columns"]) else [],
         "dashes": DASHES,
         "names": curve_names(run.series for run in page.runs),
         "target": TARGET_RECALL,

@@ -16,11 +16,9 @@ class Filters {
     this.facets = site.state.facets
       .filter((facet) => facet.id !== "series")
       .map((facet) => this.choices(facet));
-    const hasPrices = Boolean(site.column("month"));
     this.limits = [
-      this.limit("Recall at least", "least", 1, "any"),
-      ...(data.table ? [] : [this.limit("Compare at recall", "at", 1, "")]),
-      ...(hasPrices ? [this.limit("Price of a month at most", "most", Number.MAX_VALUE, "any")] : []),
+      this.limit("Recall at least", "least", "any"),
+      ...(data.table ? [] : [this.limit("Compare at recall", "at", "")]),
     ];
     this.split = this.curves();
     this.panel.append(
@@ -69,14 +67,13 @@ class Filters {
     return { checks, node };
   }
 
-  limit(label, name, most, placeholder) {
-    const bounds = { min: 0, ...(most === 1 ? { max: 1 } : {}) };
-    const input = element("input", { type: "number", ...bounds, step: "any", inputmode: "decimal", placeholder });
+  limit(label, name, placeholder) {
+    const input = element("input", { type: "number", min: 0, max: 1, step: "any", inputmode: "decimal", placeholder });
     input.addEventListener("change", () =>
       this.state.change((state) => {
         const value = input.value === "" ? NaN : Number(input.value);
         const nothing = name === "at" ? state.standard.at : null;
-        state[name] = value >= 0 && value <= most ? value : nothing;
+        state[name] = value >= 0 && value <= 1 ? value : nothing;
       }),
     );
     return { input, name, node: element("label", {}, label, input) };

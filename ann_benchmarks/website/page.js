@@ -85,9 +85,8 @@ function drawSite() {
       const comparison = made(root);
       if (!comparison?.isOfInterest) continue;
       reveal(root);
-      new Chart(root, state, () => withOthers(comparison.describe(), root, state));
+      new Chart(root, state, () => comparison.describe());
     }
-  if (site.column("ramat")) addOthers(document.getElementById("ram"), state);
   const builds = document.getElementById("builds-list");
   if (builds && site.points.some((point) => drawable(point.build))) {
     reveal(builds);

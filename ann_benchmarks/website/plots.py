@@ -3,18 +3,15 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from functools import cache
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.published import published_names
 from ann_benchmarks.results.attributes import plain_attributes
+from ann_benchmarks.results.measurement import COUNTS
 from ann_benchmarks.results.metrics import all_metrics, pareto_frontier, plot_label, standard_metrics
 from ann_benchmarks.results.records import Phase, Rate, Record, read_windows
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.results.tails import counts_of
 from ann_benchmarks.views.figures import Style
-from ann_benchmarks.views.published import read_tiers
 
 from .columns import SiteColumn, json_number, points_data
 
@@ -134,32 +131,17 @@ def tails_data(runs: Sequence[Run]) -> list[list[int] | None]:
     return found
 
 
+def counts_of(run: Run) -> list[int]:
+    """Return how many queries of a result have each recall, nothing where that cannot be used."""
+    stored = run.attrs.get(COUNTS)
+    if not isinstance(stored, list) or len(stored) < 2 or not all(type(one) is int for one in stored):
+        return []
+    return stored if min(stored) >= 0 and sum(stored) > 0 else []
+
+
 def styles_data(styles: dict[str, Style]) -> dict[str, list[int]]:
     """Return each name's colour, marker and dash."""
     return {name: list(asdict(style).values()) for name, style in styles.items()}
-
-
-@cache
-def others_data() -> list[dict[str, Any]]:
-    """Return each publication with such figures: its lines, RAM over size of the index, as shares."""
-    found = []
-    for name in published_names():
-        try:
-            published = read_tiers(name)
-        except UserError:  # its tables are about something else
-            continue
-        lines = [
-            {
-                "name": line.name,
-                **{
-                    panel: [[json_number(point.x), json_number(point.y)] for point in points]
-                    for panel, points in line.panels.items()
-                },
-            }
-            for line in published.lines
-        ]
-        found.append({"id": name, "label": published.label, "lines": lines})
-    return found
 
 
 def record_run(record: Record) -> Run:

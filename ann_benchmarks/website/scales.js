@@ -16,7 +16,6 @@ const COLORS = 7;
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const colorOf = (style) => `var(--series-${style[0]})`;
-const OTHER = "other"; // the colour of another machine's figures, whose marks are hollow
 
 function curvePath(style, places) {
   const d = places.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)},${y.toFixed(1)}`).join("");
@@ -29,7 +28,7 @@ function markPath(style, x, y, attributes = {}, size = 1) {
     class: "mark",
     d: MARKERS[style[1]],
     transform: `translate(${x.toFixed(1)},${y.toFixed(1)})${size === 1 ? "" : ` scale(${size})`}`,
-    style: style[0] === OTHER ? `fill: var(--surface); stroke: ${colorOf(style)}` : `fill: ${colorOf(style)}`,
+    style: `fill: ${colorOf(style)}`,
     ...attributes,
   });
 }

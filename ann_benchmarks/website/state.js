@@ -2,10 +2,9 @@
 
 // What the reader has chosen. It is in the address, behind #, so that it can be shared.
 //
-// A facet's name with a value, as often as there are chosen values; `least`: recall at least; `most`: price at
-// most; `at`: the recall to compare at; `by`: what has a curve of its own; `off`: curves that are switched off;
-// `over`: the publication whose figures are laid over those by RAM; `sort`: the column that the table is sorted
-// by, with a - before it from the most to the least; `columns`: all, not only the main ones.
+// A facet's name with a value, as often as there are chosen values; `least`: recall at least; `at`: the recall to
+// compare at; `by`: what has a curve of its own; `off`: curves that are switched off; `sort`: the column that the
+// table is sorted by, with a - before it from the most to the least; `columns`: all, not only the main ones.
 
 class State {
   constructor(facets, points, target) {
@@ -24,11 +23,9 @@ class State {
   clear() {
     this.chosen = new Map();
     this.least = this.standard.least;
-    this.most = null;
     this.at = this.standard.at;
     this.by = this.standard.by;
     this.off = new Set();
-    this.over = null;
   }
 
   // What is not a filter, such as #points, is a place on the page.
@@ -40,21 +37,19 @@ class State {
     if (this.by && this.isOwn()) return;
     this.clear();
     const given = new URLSearchParams(this.isOwn() ? "" : location.hash.slice(1));
-    const within = (name, most) => {
+    const share = (name) => {
       const value = Number.parseFloat(given.get(name));
-      return value >= 0 && value <= most ? value : null;
+      return value >= 0 && value <= 1 ? value : null;
     };
     for (const facet of this.facets) {
       const values = given.getAll(facet.id).filter((value) => facet.options.includes(value));
       if (values.length) this.chosen.set(facet.id, new Set(values));
     }
-    this.least = within("least", 1) ?? this.standard.least;
-    this.most = within("most", Number.MAX_VALUE);
-    this.at = within("at", 1) ?? this.standard.at;
+    this.least = share("least") ?? this.standard.least;
+    this.at = share("at") ?? this.standard.at;
     const by = given.getAll("by").filter((id) => this.facets.some((facet) => facet.id === id));
     if (by.length) this.by = by;
     this.off = new Set(given.getAll("off"));
-    this.over = data.others.find((other) => other.id === given.get("over"))?.id ?? null;
     const sort = given.get("sort") ?? "";
     const isColumn = data.points.columns.some(({ id, label }) => label && id === sort.replace(/^-/, ""));
     this.sort = isColumn ? sort : this.standard.sort;
@@ -65,11 +60,9 @@ class State {
     const all = new URLSearchParams();
     for (const [id, values] of this.chosen) for (const value of values) all.append(id, value);
     if (this.least !== this.standard.least) all.append("least", this.least ?? 0);
-    if (this.most !== null) all.append("most", this.most);
     if (this.at !== this.standard.at) all.append("at", this.at);
     if (String(this.by) !== String(this.standard.by)) for (const id of this.by) all.append("by", id);
     for (const name of this.off) all.append("off", name);
-    if (this.over) all.append("over", this.over);
     return all.toString();
   }
 
@@ -82,7 +75,7 @@ class State {
   }
 
   get active() {
-    return this.chosen.size + (this.least !== this.standard.least) + (this.most !== null);
+    return this.chosen.size + (this.least !== this.standard.least);
   }
 
   get isStandard() {
@@ -133,7 +126,6 @@ class State {
   // Whether a point is left, by all filters or by all but one facet's.
   keeps(point, but = null) {
     if (this.least !== null && isNumber(point.recall) && !reaches(point, this.least)) return false;
-    if (this.most !== null && !(isNumber(point.month) && point.month <= this.most)) return false;
     for (const [id, values] of this.chosen) if (id !== but && !values.has(written(point[id]))) return false;
     return true;
   }

@@ -10,7 +10,6 @@ from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.text import shortened
-from ann_benchmarks.pricing.prices import PriceList
 from ann_benchmarks.results.metrics import TARGET_RECALL
 from ann_benchmarks.results.runs import Run, skipped
 from ann_benchmarks.submission.checking.points import open_bundle
@@ -20,10 +19,9 @@ from ann_benchmarks.views.figures import DASHES
 
 from .build import template_environment, write_site
 from .columns import SiteColumn, attribute, points_data
-from .costs import price_columns
 
 # Columns that are shown at first, besides all that can be filtered by.
-MAIN_COLUMNS = ("built", "parameters", "recall", "qps", "p99", "indexsize", "build", "month")
+MAIN_COLUMNS = ("built", "parameters", "recall", "qps", "p99", "indexsize", "build")
 LONGEST = 500  # characters of a text of others
 # Characters without a width of their own that change the order in which others are shown.
 UNSEEN = dict.fromkeys([0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)])
@@ -38,7 +36,6 @@ class SubmittedBundle:
 
     manifest: Manifest
     points: Mapping[str, Run]
-    prices: PriceList | None = None
     title: str = ""
 
 
@@ -91,7 +88,7 @@ def read_bundle(folder: Path) -> SubmittedBundle:
             points[point.file] = point.run
     if opened is None or findings.refused:
         raise UserError(f"{folder} would be refused: {findings.refused[0]}")
-    return SubmittedBundle(opened.manifest, points, opened.prices)
+    return SubmittedBundle(opened.manifest, points)
 
 
 def owners_of(bundles: Iterable[SubmittedBundle]) -> tuple[list[Run], Owners]:
@@ -126,7 +123,6 @@ def own_columns(owners: Owners) -> list[SiteColumn]:
         SiteColumn("division", "Division", "words", lambda run: manifest(run).division, True),
         SiteColumn("size", "Size", "words", lambda run: "miniature" if manifest(run).mini else "full", True),
         SiteColumn("made", "Bundle made", "words", lambda run: manifest(run).made[:10]),
-        *price_columns({key: one.prices for key, (one, _) in owners.items() if one.prices}),
     ]
 
 
@@ -146,7 +142,6 @@ def table_page(templates: Environment, bundles: Sequence[SubmittedBundle]) -> st
         "target": TARGET_RECALL,
         "charts": [],
         "styles": {},
-        "others": [],
         "dashes": DASHES,
     }
     rows = [(bundle.title, plain_text(bundle.manifest.contact), bundle) for bundle in bundles]
