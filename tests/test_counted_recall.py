@@ -149,10 +149,10 @@ def test_what_a_run_has_not_sent_is_answered_after_it():
     for run in LoadedPoint(subject, load).measure(OFF, range(2)):
         assert 0 < run.facts["queries_answered_aside"] < 100
         assert found_share(run) == 1.0
-        assert "were not given in the runs" in " ".join(remarks(run.facts))
+        assert "were not given during the runs" in " ".join(remarks(run.facts))
     (run,) = LoadedPoint(subject, Load(3)).measure(OFF, range(1))
     assert run.facts["queries_answered_aside"] == 0
-    assert "were not given in the runs" not in " ".join(remarks(run.facts))
+    assert "were not given during the runs" not in " ".join(remarks(run.facts))
 
 
 def test_what_one_load_has_not_sent_is_known_from_another_at_the_same_query_arguments():

@@ -209,7 +209,7 @@ def test_latency_counts_from_when_a_query_was_due():
     assert run.facts["clients_late_seconds"] == pytest.approx(0)
     assert not run.facts["clients_were_limit"]
     assert run.seconds_per_query == pytest.approx(1.09 / 10)
-    assert remarks(run.facts)[0].startswith("90% of the queries found no free client among 1: if the server")
+    assert remarks(run.facts)[0].startswith("90% of the queries found no free client among 1: more --clients")
 
 
 def test_what_is_not_asked_any_more_has_waited_so_long_at_least():
