@@ -1,5 +1,6 @@
 """Workers seen from the parent: who carries out jobs elsewhere, how, and what becomes of them."""
 
+import math
 import multiprocessing.connection
 import signal
 import time
@@ -76,11 +77,14 @@ class Worker(Protocol):
         """Say how it came to its end."""
 
 
-def ask(worker: Worker, request: Any) -> Any:
-    """Send a request that has one answer and no reports before it; return the answer, or how it ended."""
+def ask(worker: Worker, request: Question | SampleRequest, seconds: float = math.inf) -> Any:
+    """Return the one answer to a request; a Failure where it ends before, or takes longer than that."""
+    deadline = time.monotonic() + seconds
     try:
         worker.send(request)
         while (answer := worker.next_message()) is None:
+            if time.monotonic() > deadline:
+                return Failure(f"no answer within {seconds:g} s")
             multiprocessing.connection.wait([worker.pipe], POLL_SECONDS)
     except (EOFError, OSError):
         return worker.death()

@@ -5,7 +5,6 @@ Each is for one job, for contenders that take turns in it, or for one question t
 
 import fcntl
 import os
-import time
 import uuid
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -25,7 +24,7 @@ from ann_benchmarks.jobs.job import Job
 
 from ..request import Request
 from ..whereabouts import SECONDS, Locate
-from ..worker import LOCATION, VERSIONS, Question, Simulation, log_path
+from ..worker import LOCATION, VERSIONS, Question, Simulation, ask, log_path
 from . import sandbox
 from .engine import Image, find_image, remove_all, start_guard
 from .wire import TERMINAL
@@ -231,17 +230,8 @@ def answer_to(client: Any, place: sandbox.Sandbox, question: Question, seconds: 
         worker = ContainerWorker(client, place, Log(None, False))
     except UserError as error:
         return Failure(str(error))
-    deadline = time.monotonic() + seconds
-    answer: Any = None
     try:
-        with suppress(OSError):
-            worker.send(question)
-        while answer is None and worker.pipe.poll(max(deadline - time.monotonic(), 0)):
-            answer = worker.next_message()
-        if isinstance(answer, Located | Failure):
-            return answer
-        return Failure(f"no answer within {seconds:g} s")
-    except EOFError:
-        return worker.death()
+        answer = ask(worker, question, seconds)
+        return answer if isinstance(answer, Located | Failure) else Failure("it has answered something else")
     finally:
         worker.stop()
