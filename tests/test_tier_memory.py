@@ -170,7 +170,8 @@ def test_a_build_and_a_turn_whose_memory_ran_out_say_so_too(monkeypatch):
         measuring.build(request, None, None, None, events.append)
     entered = EnteredJob.__new__(EnteredJob)
     entered.job = SimpleNamespace(points=[[40]], label=lambda arguments: "hnsw(40)")
-    entered.points = SimpleNamespace(kills=Kills(conditions))
+    store = SimpleNamespace(job=SimpleNamespace(path=lambda arguments: Path("nowhere")))
+    entered.points = SimpleNamespace(kills=Kills(conditions), store=store)
     entered.contenders, entered._failed = {}, set()
     entered._report, entered._active = events.append, lost
     entered._plugin = SimpleNamespace(can_recover=True, recover=lambda: None, rest=lambda: None)
