@@ -8,7 +8,6 @@ import numpy as np
 from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.sparse import SparseVectors, sparse_candidate_distances
 
 METRICS: tuple[str, ...] = ("euclidean", "angular", "ip", "manhattan", "hamming", "jaccard")
 # What others call them, and users type.
@@ -88,7 +87,7 @@ def set_distances(query: np.ndarray, items: np.ndarray, ends: np.ndarray) -> np.
 
 def candidate_distances(
     metric: str,
-    queries: Sequence | np.ndarray | SparseVectors,
+    queries: Sequence | np.ndarray,
     train: Any,
     neighbors: np.ndarray,
     progress: bool = False,
@@ -96,8 +95,7 @@ def candidate_distances(
     """Distances of each query to the rows of `train` named for it: (n_queries, k) float64.
 
     `neighbors` is (n_queries, k) row numbers; -1 means none and gives inf. `train` is indexed by row: an
-    array, memory map, HDF5 dataset, list; SparseVectors where the queries are. Under jaccard, rows that are
-    not of bools are sets of integers.
+    array, memory map, HDF5 dataset, list. Under jaccard, rows that are not of bools are sets of integers.
     """
     neighbors = np.asarray(neighbors)
     if metric not in METRICS:
@@ -107,8 +105,6 @@ def candidate_distances(
             f"neighbour {neighbors.max()} is not one of the {len(train)} training rows; the algorithm that "
             "returned it numbers rows wrongly or was built from other data"
         )
-    if isinstance(queries, SparseVectors):
-        return sparse_candidate_distances(metric, queries, train, neighbors)
     distances = np.full(neighbors.shape, np.inf)
     query_of, slot = np.nonzero(neighbors >= 0)
     if not len(query_of):

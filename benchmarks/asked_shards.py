@@ -23,7 +23,7 @@ from .serving import HNSW, K, closing_algorithm, empty_folder, random_vectors, t
 
 GOAL = None
 OPTIONS = {"rows": 20_000, "dimensions": [96, 384], "shards": [2, 4, 8], "queries": 200}
-ENGINES = ("fdw", "fdw-naive", "client")
+ENGINES = ("client",)
 EF_SEARCH = 40
 WARMUP = 20  # queries: a session's prepared statement has its generic plan by then, and its connections
 

@@ -33,10 +33,11 @@ def documented(index: str) -> set[tuple[str, str]]:
 
 
 def offered(server: Server, extension: str, method: str) -> set[tuple[str, str]]:
-    """The types and metrics for which an extension's access method has an operator class."""
+    """The types, but for sparsevec, and metrics that an access method has an operator class for."""
     sql = "SELECT opcname FROM pg_opclass JOIN pg_am ON pg_am.oid = opcmethod WHERE amname = %s"
     with server.connect() as connection:
         connection.execute(f"CREATE EXTENSION IF NOT EXISTS {extension} CASCADE")
         names = [name for (name,) in connection.execute(sql, [method])]
     matches = [re.fullmatch(r"(\w+?)_([a-z]+\d?)_ops", name) for name in names]
-    return {(match[1], METRICS[match[2]]) for match in matches if match and match[2] in METRICS}
+    known = [match for match in matches if match and match[2] in METRICS and match[1] != "sparsevec"]
+    return {(match[1], METRICS[match[2]]) for match in known}

@@ -97,17 +97,17 @@ def test_the_projects_experiments_say_what_to_measure(tmp_path: Path, mini: bool
 
 
 def test_each_kind_of_series_that_an_experiment_compares_is_to_be_there():
-    whole, of_two = Series("hnsw"), Series("hnsw", shards=2, shard_engine="fdw")
+    whole, of_two = Series("hnsw"), Series("hnsw", shards=2, shard_engine="client")
     points = [SimpleNamespace(dataset="mine", series=one) for one in (whole, of_two)]
     step = expected_of({"run": {"dataset": "mine", "algorithm": "hnsw", "shards": ["none", 2]}})
-    for kept, lacks in ((points, []), (points[:1], ["hnsw-shards2-fdw"]), (points[1:], ["hnsw"])):
+    for kept, lacks in ((points, []), (points[:1], ["hnsw-shards2-client"]), (points[1:], ["hnsw"])):
         assert all(step.fits(point) for point in kept)
         assert list(map(str, step.missing(kept))) == lacks
     pooled = SimpleNamespace(dataset="mine", series=Series("hnsw", pooler="pgbouncer:session"))
     assert not step.fits(pooled) and Expected().fits(pooled) and not Expected().missing([])
-    how = {"pooler": "none,pgbouncer:session", "clients": [1, 8], "filter": "uniform:0.1"}
+    how = {"pooler": "none,pgbouncer:transaction", "clients": [1, 8], "filter": "uniform:0.1"}
     kinds = expected_of({"run": {"algorithm": "hnsw", **how}}).kinds
-    assert {kind.servers for kind in kinds} == {"", "pgbouncer-session"}
+    assert {kind.servers for kind in kinds} == {"", "pgbouncer-transaction"}
     assert {(kind.clients, kind.filter) for kind in kinds} == {(1, "uniform:0.1"), (8, "uniform:0.1")}
 
 

@@ -16,6 +16,7 @@ from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 from ann_benchmarks.algorithms.postgres.topology import citus
 from ann_benchmarks.algorithms.postgres.topology.citus import CITUS, CitusEngine, drop_abandoned
+from ann_benchmarks.algorithms.postgres.topology.citus_statement import sent_queries
 
 from .postgres_fixtures import SMALL, copied
 from .programs import temporary_folder
@@ -117,7 +118,7 @@ def test_exact_answers_are_those_of_one_server(with_citus, metric):
 
 
 @pytest.mark.parametrize("form", ["vector", "halfvec", "bit_hamming"])
-def test_every_shard_uses_the_index_that_other_engines_use(with_citus, form):
+def test_every_shard_uses_the_index_that_the_client_uses(with_citus, form):
     with fitted("client", hnsw(form), 150) as algorithm:
         scattered = algorithm.time_queries(QUERIES, K)[1]
     with fitted("citus", hnsw(form), 150) as algorithm:
@@ -195,8 +196,8 @@ def test_a_plan_that_asks_for_too_much_is_refused():
     whole = "SELECT id FROM ann_benchmarks_citus.distributed_{} distributed ORDER BY d LIMIT '10'::bigint"
     first, second = whole.format(1), whole.format(2)
     parts = [f"ann_benchmarks_citus.distributed_{number}" for number in (1, 2)]
-    assert CitusEngine.sent({"Plans": [plan(second, first)]}, parts) == [first, second]
+    assert sent_queries({"Plans": [plan(second, first)]}, parts) == [first, second]
     with pytest.raises(PostgresError, match="Citus asks 1 of 2 shards"):
-        CitusEngine.sent(plan(first), parts)
+        sent_queries(plan(first), parts)
     with pytest.raises(PostgresError, match="does not send order and limit"):
-        CitusEngine.sent(plan(first.partition(" LIMIT")[0]), parts[:1])
+        sent_queries(plan(first.partition(" LIMIT")[0]), parts[:1])

@@ -39,7 +39,7 @@ def test_vectorchord_of_the_report(dataset: str, rows: int, small: list, large: 
     assert [at_95_percent, 1.9] in found[1].query_argument_groups
 
 
-PGPU = {"residual_quantization": True, "sampling_factor": 256, "kmeans_iterations": 30}
+PGPU = {"residual_quantization": True, "pin": 2, "sampling_factor": 256, "kmeans_iterations": 30}
 
 
 def test_every_configuration_of_vsbt_is_measured_on_its_dataset():

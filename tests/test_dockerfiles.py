@@ -18,9 +18,7 @@ ALGORITHMS = ROOT / "algorithms"
 DOCKERFILES = sorted(ALGORITHMS.glob("*/Dockerfile*"))
 PLUGINS = [path for path in DOCKERFILES if path.parent.name != "base"]
 POSTGRES = [path for path in PLUGINS if "postgres/docker/" in path.read_text()]
-SCRIPTS = sorted(
-    [*ALGORITHMS.glob("base/*.sh"), *ALGORITHMS.glob("*/docker/*.sh"), *ALGORITHMS.glob("*/download.sh")]
-)
+SCRIPTS = sorted([*ALGORITHMS.glob("base/*.sh"), *ALGORITHMS.glob("*/docker/*.sh")])
 LOCKS = sorted([*ALGORITHMS.glob("base/*.lock"), *ALGORITHMS.glob("postgres/docker/*.lock")])
 GIVEN = ("package[s]/", "ca-certificate[s]")  # of the context, where install.py put them
 
@@ -55,7 +53,7 @@ def pins(lock: Path) -> dict[str, set[str]]:
 
 
 def test_what_there_is() -> None:
-    assert len(SCRIPTS) == 8 and len(LOCKS) == 3
+    assert len(SCRIPTS) == 7 and len(LOCKS) == 3
     assert {path.parent.name for path in POSTGRES} >= {
         *("pgvector_hnsw", "pgvector_ivfflat", "pgvector_exact", "vchord", "vchordg", "pgpu"),
         "pgvectorscale",
@@ -105,7 +103,7 @@ def test_containers_take_variables_that_the_plugins_read() -> None:
     prefix = "ANN_BENCHMARKS_PG_"
     assert all(name.startswith(prefix) for name in names)
     short = {name.removeprefix(prefix) for name in names}
-    assert short == {"SETTINGS", "LOAD_THREADS", "CHUNK_SIZE"}
+    assert short == {"SETTINGS"}
     texts = "".join(path.read_text() for path in (ALGORITHMS / "postgres").rglob("*.py"))
     assert all(f'"{name}"' in texts for name in short)
 

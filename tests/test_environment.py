@@ -272,7 +272,7 @@ def test_servers_that_share_a_memory_differently_are_other_servers():
     for alike in ({"server": "external"}, {"given_settings": '{"shared_buffers": "1GB"}'}):
         assert not differences(environment_of(few | alike), environment_of(many | alike))
     definition = Definition("hnsw", "C", "m", "t", [], [[]], False)
-    job = Job(replace(definition, servers=Shards(2, "fdw", most=8)), [[]], "d", 10)
+    job = Job(replace(definition, servers=Shards(2, "citus", most=8)), [[]], "d", 10)
     assert job.facts_of_servers == {MEMORY_DIVIDED: 8}
     assert Job(replace(definition, servers=Replicas(1, most=2)), [[]], "d", 10).facts_of_servers == {
         MEMORY_DIVIDED: 2

@@ -17,7 +17,6 @@ from ann_benchmarks.algorithms.postgres.clients.pool import ClientPool
 from ann_benchmarks.algorithms.postgres.environment import (
     PREFIX,
     given_settings,
-    load_option,
     ram_bytes,
     server_kind,
 )
@@ -66,7 +65,7 @@ VALUES = [
     WORSE,
 ]
 OWN = ["USER", "PASSWORD", "DBNAME", "HOST", "PORT", "START_SERVICE", "SERVER", "BIN", "DATA", "OS_USER",
-       "SETTINGS", "GROUPS", "RAM", "LOAD_THREADS", "CHUNK_SIZE"]  # fmt: skip
+       "SETTINGS", "GROUPS", "RAM"]  # fmt: skip
 NONSENSE = [
     "nonsense..x",
     "9" * 5000,
@@ -177,7 +176,6 @@ def test_only_what_is_listed_reaches_plugins_and_what_they_start(workspace, monk
         """\
         def fit(self, X):
             import psutil
-            from ann_benchmarks.algorithms.postgres.topology.pgbouncer import PoolSettings
             from ann_benchmarks.algorithms.postgres.topology.pgbouncer import PgBouncer
             from ann_benchmarks.algorithms.postgres.topology.pgbouncer import find_program
             from ann_benchmarks.algorithms.postgres.errors import PostgresError
@@ -187,7 +185,7 @@ def test_only_what_is_listed_reaches_plugins_and_what_they_start(workspace, monk
             seen = {"plugin": os.getpid(), "server": server._process.pid}
             try:
                 pooler = PgBouncer(find_program(server.account))
-                pooler.use(server, PoolSettings("session", 1, {}))
+                pooler.use(server, 1, {})
                 seen["pooler"] = pooler.process.pid
             except PostgresError:  # it is not installed
                 pooler = None
@@ -229,7 +227,6 @@ def test_somebody_elses_server_is_reached_as_libpq_says(server: Server, monkeypa
     external = _make_server()
     with external.connect() as connection:
         assert connection.execute("SHOW statement_timeout").fetchone() == ("77s",)
-    assert external.connection_parameters()["options"].startswith("-c geqo=off")  # for clients elsewhere
     monkeypatch.setenv("PGSERVICE", "nonsense")
     with pytest.raises(PostgresError, match="definition of service") as error:
         external.connect()
@@ -258,7 +255,7 @@ def test_a_variable_of_ours_is_taken_or_refused_in_one_line(
         monkeypatch.setenv(f"{PREFIX}{name}", value)
         try:
             _make_server()
-            given_settings(), load_option("LOAD_THREADS"), load_option("CHUNK_SIZE"), ram_bytes()
+            given_settings(), ram_bytes()
             if server_kind() == "external":
                 _make_server().start({})
         except PostgresError as error:

@@ -35,7 +35,7 @@ TEXTS = [
     "data/tiny.hdf5", "folder", "folder/", "file", "file/x", "file.npy", "loop", "dangling", "pipe",
     "x" * 200 + ".npy", "/" * 4000, "a/" * 2500, "nan", "0",
 ]  # fmt: skip
-PIPES = ["pipe", "pipe.npy", "pipe.npz", "pipe.h5", "pipe.parquet", "pipe.csr", "pipe.yml"]
+PIPES = ["pipe", "pipe.npy", "pipe.npz", "pipe.h5", "pipe.parquet", "pipe.yml"]
 OWN = "create_dataset.py --name x --distance ip --neighbors 2"
 ALL = f"{OWN} --train file.npy"
 LONGEST_LINE = 1200

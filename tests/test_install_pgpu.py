@@ -1,4 +1,4 @@
-"""The image of pgpu, and the script that fetches its package from EnterpriseDB with a token."""
+"""The image of pgpu, made of stand-ins, and the libraries that it loads."""
 
 import io
 import os
@@ -6,8 +6,7 @@ import re
 import shutil
 import subprocess
 import tarfile
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from ann_benchmarks.installing.context import read_build_arguments
 from ann_benchmarks.installing.main import main
 
 from .docker_engine import BASE, DEBIAN, install
-from .edb_repository import TOKEN, Repository, publish, stand_in
 from .programs import ROOT, takes_long
 from .vchord_archives import ARCHIVES
 
@@ -33,7 +31,6 @@ pytestmark = pytest.mark.thorough
 
 ALGORITHMS = ROOT / "algorithms"
 IMAGE = "ann-benchmarks-pgpu"
-SCRIPT, TOKEN_FILE = "/download.sh", "/run/token"
 
 
 def catalog(*arguments: str) -> ImageCatalog:
@@ -55,7 +52,7 @@ def test_without_a_file_a_line_says_what_to_give(further: list[str]) -> None:
         main(["--algorithm", "pgpu", *further])
     assert str(raised.value) == (
         f"{IMAGE} needs a package that you have: give --build-arg PGPU=./FILE.deb with pgpu's package, which"
-        " algorithms/pgpu/download.sh fetches from EnterpriseDB (docs/docker.md)"
+        " EnterpriseDB's repository has (docs/docker.md)"
     )
 
 
@@ -104,91 +101,41 @@ def test_what_pgpu_loads_is_found_in_wheels(tmp_path: Path, monkeypatch: pytest.
     assert library_path(folders[0]) == {}
 
 
-# What download.sh does, with a real engine
-
-
-@pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    for program in ("dpkg-deb", "gpg"):
-        if shutil.which(program) is None:
-            pytest.skip(f"needs {program}")
-    folder = tmp_path_factory.mktemp("edb")
-    packages = tmp_path_factory.mktemp("packages")
-    found = [stand_in(packages, "1.0.0"), stand_in(packages, "2.0.0")]
-    publish(folder, [*found, stand_in(packages, "2.0.0", "edb-as17-pgpu")])
-    return folder
-
-
-@pytest.fixture
-def repository(published: Path) -> Iterator[Repository]:
-    server = Repository(published)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
-
-
-@pytest.fixture
-def downloaded(
-    engine: Any, base_image: str, repository: Repository, tmp_path: Path
-) -> Callable[..., tuple[int, str]]:
-    """Run the script as docs/docker.md does; it returns its status and what it said."""
-
-    def run(token: str, **variables: str) -> tuple[int, str]:
-        (tmp_path / "token").write_text(f"{token}\n")
-        command = f"sh {SCRIPT} <{TOKEN_FILE}"
-        container = engine.containers.run(
-            DEBIAN,
-            ["sh", "-c", command],
-            detach=True,
-            environment={"EDB": repository.address, **variables},
-            network_mode="host",
-            tmpfs={"/run/secret": ""},
-            volumes={
-                str(tmp_path / "packages"): {"bind": "/packages"},
-                str(ALGORITHMS / "pgpu/download.sh"): {"bind": SCRIPT, "mode": "ro"},
-                str(tmp_path / "token"): {"bind": TOKEN_FILE, "mode": "ro"},
-            },
-        )
-        try:
-            return container.wait()["StatusCode"], container.logs().decode()
-        finally:
-            container.remove(force=True)
-
-    return run
-
-
-@pytest.mark.parametrize(
-    ("token", "variables", "message", "package"),
-    [
-        (TOKEN, {}, "downloaded: edb-pg17-pgpu 2.0.0-1.bookworm\n", "2.0.0"),
-        (TOKEN, {"PGPU": "1.0.0"}, "downloaded: edb-pg17-pgpu 1.0.0-1.bookworm\n", "1.0.0"),
-        ("wrong-token", {}, "does not take the token (401 Unauthorized): copy it", ""),
-        (TOKEN, {"PGPU": "3.0.0"}, "no edb-pg17-pgpu 3.0.0; it has: 2.0.0-1.bookworm 1.0.0-1.bookworm", ""),
-        (
-            TOKEN,
-            {"POSTGRES": "16"},
-            "no pgpu for PostgreSQL 16 and debian bookworm; it has: edb-as17",
-            "",
-        ),
-    ],
-)
-def test_the_script_has_the_package_or_says_why_not(
-    downloaded: Callable[..., tuple[int, str]],
-    tmp_path: Path,
-    token: str,
-    variables: dict[str, str],
-    message: str,
-    package: str,
-) -> None:
-    status, said = downloaded(token, **variables)
-    assert message in said and token not in said
-    assert (status == 0) == bool(package)
-    expected = [f"edb-pg17-pgpu_{package}-1.bookworm_amd64.deb"] if package else []
-    assert [path.name for path in (tmp_path / "packages").iterdir()] == expected
-
-
 # The image itself
+
+
+def stand_in(
+    folder: Path,
+    version: str,
+    major: str = "17",
+    library: Path | None = None,
+) -> Path:
+    """A package NAMED a stand-in: an extension pgpu of one SQL function, which needs no library."""
+    tree = folder / "tree"
+    shutil.rmtree(tree, ignore_errors=True)
+    extension = tree / f"usr/share/postgresql/{major}/extension"
+    extension.mkdir(parents=True)
+    (extension / "pgpu.control").write_text(
+        f"comment = 'a stand-in for pgpu'\ndefault_version = '{version}'\nrelocatable = false\n"
+        "superuser = true\nschema = 'pgpu'\nrequires = 'vector, vchord'\n"
+    )
+    (extension / f"pgpu--{version}.sql").write_text(
+        "CREATE FUNCTION ping() RETURNS text RETURN 'a stand-in';\n"
+    )
+    if library is not None:
+        libraries = tree / f"usr/lib/postgresql/{major}/lib"
+        libraries.mkdir(parents=True)
+        shutil.copy(library, libraries / "pgpu.so")
+    (tree / "DEBIAN").mkdir()
+    (tree / "DEBIAN/control").write_text(
+        f"Package: edb-pg17-pgpu\nVersion: {version}-1.bookworm\nArchitecture: amd64\n"
+        "Maintainer: nobody <nobody@invalid>\n"
+        f"Depends: edb-pg{major}-pgvector-0 (>= 0.8), libc6, libcublas-12-9, postgresql-{major},"
+        f" edb-pg{major}-vectorchord | postgresql-{major}-vchord\nDescription: a stand-in for pgpu\n"
+    )
+    path = folder / f"edb-pg17-pgpu_{version}-1.bookworm_amd64.deb"
+    subprocess.run(["dpkg-deb", "--root-owner-group", "-b", tree, path], check=True, capture_output=True)
+    return path
 
 
 @pytest.fixture

@@ -211,11 +211,10 @@ def test_a_table_that_somebody_dropped_is_loaded_anew(server: Server, connection
     assert_loaded(connection, train)
 
 
-def test_two_definitions_of_one_table_load_it_once(plugin_server: Server, monkeypatch: pytest.MonkeyPatch):
+def test_two_definitions_of_one_table_load_it_once(plugin_server: Server):
     train = Watched(vectors(4000))
-    monkeypatch.setenv("ANN_BENCHMARKS_PG_LOAD_THREADS", "2")
-    monkeypatch.setenv("ANN_BENCHMARKS_PG_CHUNK_SIZE", "1500")
     first = IVFFlat(lists=2)
+    first.set_load_options(threads=2, chunk_rows=1500)
     first.fit(train)
     first.done()
     assert sorted(rows.start for rows in train.read) == [0, 1500, 3000]
@@ -226,27 +225,10 @@ def test_two_definitions_of_one_table_load_it_once(plugin_server: Server, monkey
     assert train.read == []
     assert second.get_additional()["load_time"] == first.get_additional()["load_time"]
     half = IVFFlat(column_type="halfvec")  # another column is another table
+    half.set_load_options(chunk_rows=2050)
     half.fit(train)
     half.done()
-    assert len(train.read) == 3
-
-
-def test_what_the_framework_asks_for_wins(plugin_server: Server, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("ANN_BENCHMARKS_PG_CHUNK_SIZE", "10")
-    train = Watched(vectors(4100))
-    algorithm = IVFFlat()
-    algorithm.set_load_options(threads=None, chunk_rows=2050)
-    algorithm.fit(train)
-    algorithm.done()
     assert [rows.start for rows in train.read] == [0, 2050]
-
-
-def test_options_that_mean_nothing(plugin_server: Server, monkeypatch: pytest.MonkeyPatch):
-    with pytest.raises(PostgresError, match="--load-threads is 0: give a whole number from 1 on"):
-        IVFFlat().set_load_options(threads=0)
-    monkeypatch.setenv("ANN_BENCHMARKS_PG_LOAD_THREADS", "many")
-    with pytest.raises(PostgresError, match="ANN_BENCHMARKS_PG_LOAD_THREADS is 'many': give a whole number"):
-        IVFFlat().fit(vectors(1001))
 
 
 def test_rows_that_say_what_they_are(plugin_server: Server):

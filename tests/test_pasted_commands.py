@@ -14,7 +14,6 @@ import pytest
 
 from .postgres_fixtures import clustered
 from .programs import PATIENCE, ROOT
-from .sparse_data import dense_rows, sparse_from, write_csr
 from .vector_files import lists, write_big_ann
 
 pytestmark = pytest.mark.thorough
@@ -26,7 +25,6 @@ MINIATURES = {
     "make demo": "make -n --no-print-directory demo DEMO_DATASET=clustered-50k-96-euclidean"
     " | sed '/demo/s/$/ --rounds 1 --warmup 10/' | sh",
     "clustered-50k-96-euclidean": "clustered-500-8-euclidean",
-    "sparse-20k-30000-ip": "sparse-500-300-ip",
     "(?<=choose) my.npy": " my.npy --clients 1 --warmup 10 --rounds 1",
     "(?<=--local) (?=--algorithm)": " --max-n-algorithms 1 --target-recall 0.5 ",
     "--until 5%": "--until 5% --rounds 1 --warmup 10",
@@ -82,10 +80,6 @@ def make_folder(folder: Path) -> None:
         np.save(folder / f"parts/part_{number}.npy", part)
     write_big_ann(folder / "queries.fbin", rows[:20] + np.float32(0.01))
     write_big_ann(folder / "base.fbin", rows)
-    docs = sparse_from(dense_rows(300, 40))
-    arrays = {"data": docs.data, "indices": docs.indices, "indptr": docs.indptr, "shape": docs.shape}
-    np.savez(folder / "docs.npz", format=np.array(b"csr"), **arrays)
-    write_csr(folder / "queries.csr", sparse_from(dense_rows(20, 40, seed=2)))
 
 
 def shrink(command: str, unused: set[str]) -> str:

@@ -1,6 +1,5 @@
 """The pgvectorscale plug-in on the real extension, out of the wheel that install.py --local takes it from."""
 
-import io
 import json
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 from ann_benchmarks.algorithms.pgvectorscale.module import PGVectorScale
 from ann_benchmarks.algorithms.postgres import servers
-from ann_benchmarks.algorithms.postgres.servers import Server, progress, releases
+from ann_benchmarks.algorithms.postgres.servers import Server, releases
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 from ann_benchmarks.algorithms.postgres.settings import current_setting
@@ -119,29 +118,6 @@ def test_rows_that_the_server_has_counted_are_not_counted_again(diskann: Server)
             pass
         seen.append(analyzed())
     assert seen[0] == seen[1]
-
-
-def test_workers_progress_goes_by_what_they_have_written(diskann: Server, monkeypatch: pytest.MonkeyPatch):
-    """While they build, the server shows the phase before, all of its blocks done."""
-    shown: list[tuple[str, int]] = []
-
-    class Shown(progress.tqdm):  # a bar on a terminal
-        def refresh(self, *_: Any, **__: Any) -> None:
-            shown.append((self.desc, self.n))
-
-    monkeypatch.setattr(progress, "_POLL_SECONDS", 0.02)
-    monkeypatch.setattr(progress, "progress_bar", lambda total, doing: Shown(total=total, file=io.StringIO()))
-    with diskann.connect() as connection:
-        connection.execute("ALTER ROLE CURRENT_USER SET diskann.force_parallel_workers = 1")
-    try:
-        with fitted(PGVectorScale("euclidean", SMALL | {"max_alpha": 1.35}), TRAIN):
-            pass
-    finally:
-        with diskann.connect() as connection:
-            connection.execute("ALTER ROLE CURRENT_USER RESET diskann.force_parallel_workers")
-    written = [rows for phase, rows in shown if phase == "building index, by size on disk: "]
-    assert written == sorted(written) and len(set(written)) > 5
-    assert written[0] < 1000 and 2000 < written[-1] <= 2500
 
 
 def test_rows_that_are_written_are_found(diskann: Server):

@@ -19,13 +19,7 @@ from ann_benchmarks.algorithms.postgres.servers.account import server_account
 from ann_benchmarks.algorithms.postgres.servers.external import ExternalServer
 from ann_benchmarks.algorithms.postgres.session.session import PreparedSession
 from ann_benchmarks.algorithms.postgres.topology import pgbouncer
-from ann_benchmarks.algorithms.postgres.topology.pgbouncer import POOLERS as PLUGIN_POOLERS
-from ann_benchmarks.algorithms.postgres.topology.pgbouncer import (
-    PgBouncer,
-    PoolerProgram,
-    PoolSettings,
-    find_program,
-)
+from ann_benchmarks.algorithms.postgres.topology.pgbouncer import PgBouncer, find_program
 from ann_benchmarks.algorithms.postgres.topology.pooled import pooler_cpu
 from ann_benchmarks.definitions.servers import POOLERS, Pooled
 from ann_benchmarks.plugin import PluginClass
@@ -36,7 +30,7 @@ from .test_shards import HNSW, QUERIES, TRAIN, K, by_clients, hnsw, killed, meas
 
 pytestmark = pytest.mark.thorough
 
-SESSION, TRANSACTION = POOLERS
+(POOLER,) = POOLERS
 EF = 120
 
 
@@ -49,23 +43,9 @@ def installed():
         pytest.skip(str(error))
 
 
-@pytest.fixture(params=POOLERS)
-def pooler(request, installed):
-    return checked(installed, request.param)
-
-
 @pytest.fixture
-def shared(installed):
-    return checked(installed, TRANSACTION)
-
-
-def checked(installed, name):
-    """Return the pooler's name, where the version that is here can do it."""
-    try:
-        installed.check(PLUGIN_POOLERS[name])
-    except PostgresError as error:
-        pytest.skip(str(error))
-    return name
+def pooler(installed):
+    return POOLER
 
 
 @contextmanager
@@ -102,8 +82,8 @@ def test_answers_are_those_without_a_pooler(plugin_server, pooler):
         found = by_clients(algorithm, QUERIES)
         assert [found[number] for number in range(len(QUERIES))] == true
         facts = algorithm.get_additional()
-        assert facts["pooler_version"][0].isdigit() and facts.get("pooler_pool_size", 2) == 2
-        assert facts.get("pooler_connections", 2) == 2
+        assert facts["pooler_version"][0].isdigit()
+        assert facts["pooler_pool_size"] == facts["pooler_connections"] == 2
         algorithm.batch_query(QUERIES, K)
         assert algorithm.get_batch_results() == true
         algorithm.set_query_arguments(EF + 1)
@@ -111,8 +91,8 @@ def test_answers_are_those_without_a_pooler(plugin_server, pooler):
         assert json.loads(algorithm.get_additional()["settings"])["hnsw.ef_search"] == str(EF + 1)
 
 
-def test_more_clients_than_server_connections_share_them(plugin_server, shared):
-    with pooled(shared) as algorithm:
+def test_more_clients_than_server_connections_share_them(plugin_server, pooler):
+    with pooled(pooler) as algorithm:
         assert algorithm.most_clients() > 500  # which the server would take
         # Those of one process connect in threads, of which one may hold what another one waits for.
         with closing(algorithm.open_clients(QUERIES, K, 32)) as opened:
@@ -120,12 +100,10 @@ def test_more_clients_than_server_connections_share_them(plugin_server, shared):
             opened.run()
             sent = sum(len(run.sent) for run in opened.answers())
         assert sent >= 32 and algorithm.get_additional()["pooler_connections"] == 2
-    with pooled(SESSION) as algorithm:
-        assert algorithm.most_clients() == 500
 
 
-def test_a_setting_that_another_client_has_changed_is_noticed_on_any_connection(plugin_server, shared):
-    with pooled(shared, 3) as algorithm:
+def test_a_setting_that_another_client_has_changed_is_noticed_on_any_connection(plugin_server, pooler):
+    with pooled(pooler, 3) as algorithm:
         by_clients(algorithm, QUERIES, 6)
         first, second, third = (through(algorithm) for _ in range(3))
         with first, second, third, first.transaction(), second.transaction():
@@ -159,8 +137,6 @@ def test_what_changes_within_a_run_is_noticed_after_it(plugin_server, pooler):
                 direct.execute("ALTER SYSTEM RESET jit")
                 direct.execute("SELECT pg_reload_conf()")
             opened.close()
-        if pooler == SESSION:
-            return  # nobody else reaches its connection
         with closing(algorithm.open_clients(QUERIES, K, 1)) as opened:
             opened.prepare([np.arange(len(QUERIES))])
             with through(algorithm) as other:
@@ -171,10 +147,10 @@ def test_what_changes_within_a_run_is_noticed_after_it(plugin_server, pooler):
 
 
 def test_settings_that_the_first_query_of_a_connection_fails_to_make_are_noticed(
-    plugin_server, shared, monkeypatch
+    plugin_server, pooler, monkeypatch
 ):
     monkeypatch.setattr(pgbouncer, "connect_query", lambda *arguments: "SELECT 1 / 0")
-    with pooled(shared) as algorithm:
+    with pooled(pooler) as algorithm:
         with pytest.raises(PostgresError, match=r"queries run with \S+ = .* it was not set there"):
             algorithm.query(QUERIES[0], K)
         algorithm.set_query_settings({"hnsw.ef_search": 100_000})
@@ -182,10 +158,10 @@ def test_settings_that_the_first_query_of_a_connection_fails_to_make_are_noticed
             algorithm.query(QUERIES[0], K)
 
 
-def test_every_character_of_a_setting_reaches_the_server(plugin_server, installed, shared):
+def test_every_character_of_a_setting_reaches_the_server(plugin_server, installed):
     values = {"search_path": '"it\'s", "a;b #c\\\\d", public', "work_mem": "8MB"}
     bouncer = PgBouncer(installed)
-    bouncer.use(plugin_server, PoolSettings("transaction", 1, values))
+    bouncer.use(plugin_server, 1, values)
     try:
         with psycopg.connect(**bouncer.parameters(), autocommit=True) as connection:
             for name, value in values.items():
@@ -194,8 +170,8 @@ def test_every_character_of_a_setting_reaches_the_server(plugin_server, installe
         bouncer.stop()
 
 
-def test_more_settings_than_a_connection_takes_are_refused(plugin_server, shared):
-    with pooled(shared) as algorithm:
+def test_more_settings_than_a_connection_takes_are_refused(plugin_server, pooler):
+    with pooled(pooler) as algorithm:
         algorithm.use_settings({"search_path": "x" * 400})
         algorithm.fit(TRAIN)
         with pytest.raises(PostgresError, match="connect_query of [67].. bytes, and pgbouncer takes 506"):
@@ -259,25 +235,23 @@ def test_a_pooler_that_does_not_start_says_why(plugin_server, installed, monkeyp
     monkeypatch.setattr(pgbouncer, "configuration", lambda *arguments: "[pgbouncer]\npool_mode = x\n")
     bouncer = PgBouncer(installed)
     with pytest.raises(PostgresError, match="pgbouncer did not start: .*pool_mode") as raised:
-        bouncer.use(plugin_server, PoolSettings("session", 1, {}))
+        bouncer.use(plugin_server, 1, {})
     assert "\n" not in str(raised.value) and bouncer.process is None
 
 
 def test_what_is_not_installed_or_too_old_is_refused(monkeypatch, tmp_path):
-    old = PoolerProgram(Path("/usr/sbin/pgbouncer"), "1.18.0")
-    old.check("session")
-    PoolerProgram(Path("pgbouncer"), "1.21.0").check("transaction")
-    with pytest.raises(PostgresError, match=r"version 1\.18\.0, .* install pgbouncer 1\.21 or newer, or use"):
-        old.check("transaction")
     monkeypatch.setattr(pgbouncer, "_SYSTEM_FOLDERS", ())
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(PostgresError, match="pgbouncer is not in PATH: install it .* apt install pgbouncer"):
-        PGVectorExact("euclidean").set_servers("pooler", pooler=SESSION)
+        PGVectorExact("euclidean").set_servers("pooler", pooler=POOLER)
     other = tmp_path / "pgbouncer"
     other.write_text("#!/bin/sh\necho nothing of it\n")
     for path in (other, *other.parents):
         path.chmod(path.stat().st_mode | 0o555)
     with pytest.raises(PostgresError, match="does not say its version: nothing of it$"):
+        find_program(server_account())
+    other.write_text("#!/bin/sh\necho PgBouncer 1.18.0\n")
+    with pytest.raises(PostgresError, match=r"version 1\.18\.0, .* install pgbouncer 1\.21 or newer, or"):
         find_program(server_account())
 
 
@@ -285,13 +259,12 @@ def test_what_a_pooler_cannot_have_is_refused(plugin_server, installed, monkeypa
     algorithm = PGVectorExact("euclidean")
     monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", "db.example.org")
     with pytest.raises(PostgresError, match="names another's: unset these, or leave --pooler out"):
-        algorithm.set_servers("pooler", pooler=SESSION)
+        algorithm.set_servers("pooler", pooler=POOLER)
 
 
 def test_a_point_says_through_which_pooler_it_was_measured(plugin_server, workspace, pooler):
-    path, run = measured(replace(HNSW, servers=Pooled(pooler, 2 if pooler != SESSION else None)), 50)
-    pool = "" if pooler == SESSION else "-pool2"
-    assert path.parent.name == f"hnsw-{pooler.replace(':', '-')}{pool}-c2"
+    path, run = measured(replace(HNSW, servers=Pooled(pooler, 2)), 50)
+    assert path.parent.name == "hnsw-pgbouncer-transaction-pool2-c2"
     assert run.series.pooler == pooler and run.metrics["recall"] > 0.9
     assert 0 < run.attrs["pooler_cpu_seconds_per_query"] < 0.01 and 0 < run.attrs["pooler_busy_share"] <= 1
     assert run.attrs["server_cpu_seconds_per_query"] > 0
@@ -308,9 +281,9 @@ def test_the_pooler_is_no_other_process_that_takes_cpu(plugin_server, pooler):
         assert {pooler_of(algorithm).process.pid, plugin_server._process.pid} == {*processes}
 
 
-def test_a_client_that_connects_runs_no_query(plugin_server, shared):
+def test_a_client_that_connects_runs_no_query(plugin_server, pooler):
     """Else a cold run would begin warm."""
-    with pooled(shared) as algorithm, plugin_server.connect() as connection:
+    with pooled(pooler) as algorithm, plugin_server.connect() as connection:
 
         def scans():
             algorithm._indexed._flush_shared()
@@ -341,9 +314,9 @@ def test_the_cpu_of_another_process_is_not_the_poolers():
         second.kill()
 
 
-def test_a_pool_that_the_server_cannot_have_is_refused(plugin_server, shared):
+def test_a_pool_that_the_server_cannot_have_is_refused(plugin_server, pooler):
     said = r"a pool of 490 connections is too large: the server takes 500 \(max_connections\)"
-    with pytest.raises(PostgresError, match=said), pooled(shared, 490) as algorithm:
+    with pytest.raises(PostgresError, match=said), pooled(pooler, 490) as algorithm:
         algorithm.query(QUERIES[0], K)
 
 
@@ -355,7 +328,7 @@ def test_a_busy_pooler_is_said():
 
 
 def test_the_pooler_is_known_before_a_run(plugin_server, installed):
-    known = PluginClass(PGVectorExact).server_environment("pooler", {"pooler": SESSION})
+    known = PluginClass(PGVectorExact).server_environment("pooler", {"pooler": POOLER})
     assert known["pooler_version"] == installed.version
     assert environment_of(known)["pgbouncer"] == installed.version
     assert "pgbouncer" not in environment_of(PluginClass(PGVectorExact).server_environment())
@@ -368,10 +341,14 @@ def test_the_pooler_is_known_before_a_run(plugin_server, installed):
 def pooled_server(server, installed, monkeypatch, mode, size=10, more=()):
     """Have the variables name a pooler of our own as if it were somebody else's server."""
     text, original = "".join(f"{line}\n" for line in more), pgbouncer.configuration
-    monkeypatch.setattr(pgbouncer, "configuration", lambda *given: original(*given) + text)
+
+    def configuration(*given):
+        return original(*given).replace("pool_mode = transaction", f"pool_mode = {mode}") + text
+
+    monkeypatch.setattr(pgbouncer, "configuration", configuration)
     running = PgBouncer(installed)
     try:
-        running.use(server, PoolSettings(mode, size, {}))
+        running.use(server, size, {})
         place = running.parameters()
         for name in ("host", "port", "user", "dbname"):
             monkeypatch.setenv(f"ANN_BENCHMARKS_PG_{name.upper()}", place[name])
@@ -386,7 +363,7 @@ def test_a_pooler_in_session_mode_is_as_good_as_the_server(plugin_server, instal
     monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", -7)
     with pooled("") as alone:
         true = alone.time_queries(QUERIES, K)[1]
-    with pooled_server(plugin_server, installed, monkeypatch, "session"), pooled("") as algorithm:
+    with pooled_server(plugin_server, installed, monkeypatch, "session", 50), pooled("") as algorithm:
         with algorithm.watch_server().running():
             assert algorithm.time_queries(QUERIES, K)[1] == true
         assert by_clients(algorithm, QUERIES) == dict(enumerate(true))
@@ -397,7 +374,7 @@ def test_a_pooler_in_session_mode_is_as_good_as_the_server(plugin_server, instal
     ("size", "more"),
     [(1, ()), (2, ()), (10, ()), (2, ["server_round_robin = 1"]), (10, ["server_round_robin = 1"])],
 )
-def test_a_pooler_whose_clients_share_backends_is_refused(server, shared, installed, monkeypatch, size, more):
+def test_a_pooler_whose_clients_share_backends_is_refused(server, installed, monkeypatch, size, more):
     with pooled_server(server, installed, monkeypatch, "transaction", size, more):
         for _ in range(3):  # by chance, a client may have the backend that it had
             servers._current = None

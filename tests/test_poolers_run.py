@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from .programs import ROOT, until
-from .test_poolers import PLUGIN_POOLERS, POOLERS, PostgresError, installed
+from .test_poolers import POOLERS, installed
 
 pytestmark = pytest.mark.thorough
 
@@ -20,13 +20,6 @@ __all__ = ["installed"]
 @pytest.fixture
 def command(installed, new_folder, monkeypatch):
     """What runs poolers in a workspace of its own, and those that can be had here, none among them."""
-    names = []
-    for name in POOLERS:
-        try:
-            installed.check(PLUGIN_POOLERS[name])
-            names.append(name)
-        except PostgresError:
-            continue
     monkeypatch.setenv("ANN_BENCHMARKS_PG_DATA", str(new_folder))
     monkeypatch.setenv("ANN_BENCHMARKS_PG_SETTINGS", "shared_buffers=64MB")
     monkeypatch.chdir(new_folder.parent)
@@ -34,7 +27,7 @@ def command(installed, new_folder, monkeypatch):
         *(sys.executable, str(ROOT / "run.py"), "--local", "--algorithm", "pgvector_exact"),
         *("--dataset", "clustered-600-8-euclidean", "--clients", "3", "--warmup", "10", "--rounds", "1"),
         "--pooler",
-    ], ["none", *names]
+    ], ["none", *POOLERS]
 
 
 def of_folder(folder):

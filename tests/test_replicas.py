@@ -298,7 +298,7 @@ def test_what_is_missing_is_said_in_one_line(primary, monkeypatch):
     ):
         patched.setattr(machine, "free_disk_bytes", lambda folder: 1000)
         server.remake({})
-    monkeypatch.setattr(servers, "_current", ExternalServer({"host": "db.example.org"}))
+    monkeypatch.setattr(servers, "_current", ExternalServer())
     with (
         pytest.raises(PostgresError, match="made of a server of our own: unset .*"),
         fitted(1),

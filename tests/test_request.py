@@ -22,7 +22,7 @@ from ann_benchmarks.run.checks import EXCLUSIONS, NEEDS, check_request, is_given
 from ann_benchmarks.run.command_line import make_parser
 from ann_benchmarks.run.request import Request, read_request, take_url, variables_of
 
-SESSION, TRANSACTION = POOLERS
+(POOLER,) = POOLERS
 
 
 def requested(words: str = "") -> Request:
@@ -38,14 +38,14 @@ def requested(words: str = "") -> Request:
         ("--pooler none", [ONE_SERVER]),
         ("--shards none,none --payload text", [ONE_SERVER]),
         ("--replicas none", [ONE_SERVER]),
-        ("--shards 4 --shard-engine client,fdw,client", [Shards(4, "client"), Shards(4, "fdw")]),
-        ("--shards none,1,1", [ONE_SERVER, Shards(1, "fdw")]),
-        ("--shards 4 --filter uniform:0.1 --post-filter 3", [Shards(4, "fdw")]),
+        ("--shards 4 --shard-engine citus,client,citus", [Shards(4, "citus"), Shards(4, "client")]),
+        ("--shards none,1,1", [ONE_SERVER, Shards(1, "client")]),
+        ("--shards 4 --filter uniform:0.1 --post-filter 3", [Shards(4, "client")]),
         (
-            f"--pooler none,{SESSION},{TRANSACTION} --pool-size 2,8",
-            [ONE_SERVER, Pooled(SESSION), Pooled(TRANSACTION, 2), Pooled(TRANSACTION, 8)],
+            f"--pooler none,{POOLER} --pool-size 2,8",
+            [ONE_SERVER, Pooled(POOLER, 2), Pooled(POOLER, 8)],
         ),
-        (f"--pooler {SESSION} --tiers 1:2", [Pooled(SESSION)]),
+        (f"--pooler {POOLER} --tiers 1:2", [Pooled(POOLER)]),
         ("--replicas none,0,1,2 --clients 4,8", [Replicas(0), Replicas(1), Replicas(2)]),
     ],
 )
@@ -126,11 +126,11 @@ def test_a_request_does_not_change_and_every_row_names_options() -> None:
         ("--shards 4 --workload inserts", "--shards cannot be combined with --workload: a table"),
         ("--shards 4 --filter uniform:0.1", "--shards cannot be combined with --filter: rows are dealt"),
         ("--shards 4 --payload text", "--shards cannot be combined with --payload: answers"),
-        (f"--pooler {SESSION} --shards 2", "--pooler cannot be combined with --shards"),
-        (f"--pooler {SESSION} --workload inserts", "--pooler cannot be combined with --workload"),
-        (f"--pooler {SESSION} --filter uniform:0.1", "--pooler cannot be combined with --filter"),
+        (f"--pooler {POOLER} --shards 2", "--pooler cannot be combined with --shards"),
+        (f"--pooler {POOLER} --workload inserts", "--pooler cannot be combined with --workload"),
+        (f"--pooler {POOLER} --filter uniform:0.1", "--pooler cannot be combined with --filter"),
         ("--replicas 2 --clients 4 --shards 2", "--replicas cannot be combined with --shards"),
-        (f"--replicas 2 --clients 4 --pooler none,{SESSION}", "--replicas cannot be combined with --pooler"),
+        (f"--replicas 2 --clients 4 --pooler none,{POOLER}", "--replicas cannot be combined with --pooler"),
         ("--replicas 2 --build-only", "--replicas cannot be combined with --build-only"),
         ("--replicas 2 --workload inserts", "--replicas .* with --workload: a table that is written to"),
         # One needs another.
@@ -141,8 +141,8 @@ def test_a_request_does_not_change_and_every_row_names_options() -> None:
         ),
         ("--tier-method cgroup", "--tier-method is for simulated servers: add --tiers$"),
         ("--post-filter 3", "--post-filter says how filtered queries are answered: add --filter"),
-        ("--shard-engine fdw", "--shard-engine says what asks the shards: add --shards N"),
-        ("--shards none --shard-engine fdw", "says what asks the shards: add --shards N"),
+        ("--shard-engine client", "--shard-engine says what asks the shards: add --shards N"),
+        ("--shards none --shard-engine client", "says what asks the shards: add --shards N"),
         ("--pool-size 2", "counts the connections that clients share: add --pooler NAME"),
         ("--replicas 2", "--replicas needs clients for several servers: add --clients 32"),
         ("--writers 2", "--writers says how a workload writes: add --workload"),
@@ -154,7 +154,6 @@ def test_a_request_does_not_change_and_every_row_names_options() -> None:
         ("--clients 2 --slo p99:200ms --duration 1", "in 1 s, --slo p99:200ms .*--duration of 4.05 s or"),
         ("--workload inserts --loaded 1", "leaves no row to insert"),
         ("--workload writes --clients 5 --write-rate 5 --loaded 0", "needs rows to begin with"),
-        (f"--pooler {SESSION} --pool-size 2", "in session mode each client has a server connection"),
         ("--replicas 2 --clients 1,4", "--replicas 2 needs a client for each: 1 client cannot"),
         ("--docker-tag a:1", "--docker-tag names images"),
         ("--tiers 1:2 --algorithm a:1", "leave out the tag"),
@@ -167,7 +166,7 @@ def test_options_that_make_no_sense(words: str, message: str) -> None:
         requested(words)
 
 
-@pytest.mark.parametrize("servers", ["--shards 4", f"--pooler {SESSION}", "--replicas 2 --clients 4"])
+@pytest.mark.parametrize("servers", ["--shards 4", f"--pooler {POOLER}", "--replicas 2 --clients 4"])
 def test_what_starts_on_this_machine_needs_local(servers: str) -> None:
     with pytest.raises(UserError, match="starts servers or programs on this machine: add --local$"):
         check_request(read_request(servers.split()))
@@ -218,9 +217,9 @@ def test_one_core_is_left_free(monkeypatch: Any, cores: int, number: int, refusa
         ("--target-recall 0", "'0' must be a recall"),
         ("--filter uniform:0.5,", "names no filters"),
         ("--shards 0", "not a whole number of at least 1"),
-        ("--shards 1001", "from 1 to 1,000"),
-        ("--shard-engine fwd", "did you mean 'fdw'"),
-        ("--pooler pgbouncer", "did you mean 'pgbouncer:session'"),
+        ("--shards 65", "from 1 to 64"),
+        ("--shard-engine cituss", "did you mean 'citus'"),
+        ("--pooler pgbouncer", "did you mean 'pgbouncer:transaction'"),
         ("--pooler pgpool", "unknown pooler 'pgpool'"),
         ("--pool-size 0", "not a whole number of at least 1"),
         ("--pool-size 401", "from 1 to 400"),

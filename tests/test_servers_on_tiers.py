@@ -53,7 +53,7 @@ OPTIONS = [
     *("--algorithm", "hnsw", "--clients", "2", "--tiers", "32MB:160MB", "--tier-method", "cgroup"),
     *("--duration", "0.5", "--warmup", "50"),
 ]
-SHARDS = ["--shards", "none,2", "--shard-engine", "fdw,client"]
+SHARDS = ["--shards", "none,2", "--shard-engine", "client"]
 REPLICAS = ["--replicas", "none,1"]
 
 
@@ -79,7 +79,7 @@ def test_each_server_has_a_group_with_the_memory_of_the_tier(tmp_path):
         assert groups_of(os.getpid()) == set(made)
         (pattern,) = holding.groups
         assert pattern == own.with_name(f"{own.name}{{server}}") / "cgroup.procs"
-        each, both = (holding.memory_of(one.row_holders) for one in (Shards(2, "fdw"), Replicas(1)))
+        each, both = (holding.memory_of(one.row_holders) for one in (Shards(2, "client"), Replicas(1)))
         assert isinstance(each, SeveralGroups) and [one.folder for one in each.groups] == made[1:]
         assert isinstance(both, SeveralGroups) and [one.folder for one in both.groups] == made[:2]
         assert all(one.available() == pytest.approx(RAM, rel=0.03) for one in each.groups)
@@ -89,7 +89,7 @@ def test_each_server_has_a_group_with_the_memory_of_the_tier(tmp_path):
             # The server that is off stands for all, and the others have what they had.
             assert each.available() == pytest.approx(RAM - 64 * MB, rel=0.1)
             assert each.groups[0].available() == pytest.approx(RAM, rel=0.03)
-            one = holding.memory_of(Shards(1, "fdw").row_holders)
+            one = holding.memory_of(Shards(1, "client").row_holders)
             assert one is not None and one.available() == pytest.approx(RAM, rel=0.03)
         assert isinstance(holding.memory_of(ONE_SERVER.row_holders), ControlGroup) and each.kills() == 0
     assert not groups_of(os.getpid())
@@ -98,7 +98,7 @@ def test_each_server_has_a_group_with_the_memory_of_the_tier(tmp_path):
 @pytest.mark.parametrize(
     ("options", "marks", "names", "is_killed_before"),
     [
-        (SHARDS, ["", "-1", "-2"], ["hnsw", "hnsw-shards2-client", "hnsw-shards2-fdw"], False),
+        (SHARDS, ["", "-1", "-2"], ["hnsw", "hnsw-shards2-client"], False),
         (REPLICAS, ["", "-1"], ["hnsw", "hnsw-replicas1"], True),
     ],
 )
@@ -152,8 +152,8 @@ def test_servers_of_one_size_are_measured_also_after_a_kill(
         (Tier(16 * MB, 45 * MB), Replicas(2), "0.1 GB .* for a primary and 2 replicas: leave out 16"),
         (Tier(cpus=2), Replicas(1), "2 CPUs for a primary and 1 replica: leave out 2cpus$"),
         (Tier(cpus=1), Replicas(2), "2 CPUs for a primary and 2 replicas: leave out 1cpus$"),
-        (Tier(cpus=1), Shards(4, "fdw"), "for 4 shards and what asks them: leave out 1cpus$"),
-        (Tier(ram=1 << 40), Shards(64, "fdw"), "available for 64 shards: leave out all:1024GB$"),
+        (Tier(cpus=1), Shards(4, "client"), "for 4 shards and what asks them: leave out 1cpus$"),
+        (Tier(ram=1 << 40), Shards(64, "client"), "available for 64 shards: leave out all:1024GB$"),
     ],
 )
 def test_a_machine_that_is_too_small_for_all_of_them_is_refused(
@@ -170,7 +170,7 @@ def test_a_machine_that_is_too_small_for_all_of_them_is_refused(
 @pytest.mark.parametrize(
     ("these", "folders"),
     [
-        (Shards(2, "fdw"), ["pg", "pg-shard1", "pg-shard2"]),
+        (Shards(2, "client"), ["pg", "pg-shard1", "pg-shard2"]),
         (Replicas(2), ["pg", "pg-replica1", "pg-replica2"]),
     ],
 )
@@ -184,9 +184,6 @@ def test_servers_have_folders_of_their_own_and_no_huge_pages(
     assert [path.name for path in server.folders(these.kind, these.further)] == folders
     with pytest.raises(UserError, match="each server is to have its own: use --tier-method cgroup$"):
         Sweep("32MB:160MB", "hugepages", server, these).conditions(100, 8)
-    monkeypatch.setenv("ANN_BENCHMARKS_PG_SHARD_HOSTS", "db1,db2")
-    with pytest.raises(RuntimeError, match="tiers simulate servers of our own: unset .*SHARD_HOSTS"):
-        find_server([HNSW]).folders("shards", 2)
 
 
 def test_a_server_enters_the_groups_of_its_number(monkeypatch, tmp_path):
@@ -208,10 +205,10 @@ def test_shared_buffers_are_those_of_all_servers_together():
 
 def test_memory_of_several_servers_is_that_of_each():
     run = make_run("hnsw", ram=2)
-    on_shards = replace(run, series=run.series.replaced(shards=4, shard_engine="fdw"))
+    on_shards = replace(run, series=run.series.replaced(shards=4, shard_engine="client"))
     copied = replace(run, series=run.series.replaced(replicas=2))
     shown = [contender(one) for one in (run, on_shards, copied)]
-    assert shown == ["hnsw", "hnsw-shards4-fdw (each server)", "hnsw-replicas2 (each server)"]
+    assert shown == ["hnsw", "hnsw-shards4-client (each server)", "hnsw-replicas2 (each server)"]
     on_tiers = tier_runs([run, copied])
     assert on_tiers[1].name == f"{on_tiers[0].name.replace('hnsw', 'hnsw-replicas2')} (each server)"
     captions = [part.caption for part in tier_tables(on_tiers, 0.95) if not isinstance(part, str)]

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from ann_benchmarks.algorithms.postgres.topology import SeveralWatch
-from ann_benchmarks.algorithms.postgres.topology.pgbouncer import POOLERS as PLUGIN_POOLERS
 from ann_benchmarks.algorithms.postgres.topology.sharded import ENGINES as PLUGIN_ENGINES
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition, apply_servers
@@ -29,21 +28,21 @@ from ann_benchmarks.results.comparable import comparable
 
 from .report_data import make_run
 
-SESSION, TRANSACTION = POOLERS
+(POOLER,) = POOLERS
 HNSW = Definition("hnsw", "PGVectorHNSW", "m", "t", ["euclidean", {"M": 8}], [[50]], False)
 
 
 def test_the_plugin_has_what_the_options_name():
-    assert (tuple(PLUGIN_ENGINES), tuple(PLUGIN_POOLERS)) == (ENGINES, POOLERS)
+    assert tuple(PLUGIN_ENGINES) == ENGINES
 
 
 def test_servers_are_counted_by_what_they_do():
     assert largest(every_replicas([0, 1, 2])) == Replicas(2) and largest([]) == ONE_SERVER
     for these, counted in (
         (Replicas(2), (3, range(3), 2)),
-        (Shards(2, "fdw"), (3, range(1, 3), 2)),
+        (Shards(2, "citus"), (3, range(1, 3), 2)),
         (Replicas(0, most=2), (1, range(1), 1)),
-        (Pooled(SESSION), (1, range(1), 1)),
+        (Pooled(POOLER), (1, range(1), 1)),
         (ONE_SERVER, (1, range(1), 1)),
     ):
         assert (len(these.numbers), these.row_holders, these.queried) == counted
@@ -52,18 +51,18 @@ def test_servers_are_counted_by_what_they_do():
 @pytest.mark.parametrize(
     ("every", "names", "most"),
     [
-        (every_shards([0], ["fdw"]), [""], set()),
+        (every_shards([0], ["citus"]), [""], set()),
         (
-            every_shards([0, 2, 4], ["client", "fdw"]),
-            ["", *(f"-shards{one}" for one in ("2-client", "2-fdw", "4-client", "4-fdw"))],
+            every_shards([0, 2, 4], ["client", "citus"]),
+            ["", *(f"-shards{one}" for one in ("2-client", "2-citus", "4-client", "4-citus"))],
             {4},  # of all, a server has the same memory
         ),
         (every_replicas([0]), [""], set()),
         (every_replicas([0, 1, 2]), ["", "-replicas1", "-replicas2"], {2}),
         (every_pooled([None]), [""], set()),
         (
-            every_pooled([None, SESSION, TRANSACTION], [8]),
-            ["", "-pgbouncer-session", "-pgbouncer-transaction-pool8"],
+            every_pooled([None, POOLER], [4, 8]),
+            ["", "-pgbouncer-transaction-pool4", "-pgbouncer-transaction-pool8"],
             set(),
         ),
     ],
@@ -85,9 +84,9 @@ def test_all_are_contenders_with_names_of_their_own(every, names, most):
 @pytest.mark.parametrize(
     ("fields", "name"),
     [
-        ({"shards": 2, "shard_engine": "fdw"}, "shards2-fdw"),
+        ({"shards": 2, "shard_engine": "citus"}, "shards2-citus"),
         ({"replicas": 2}, "replicas2"),
-        ({"pooler": TRANSACTION}, "pgbouncer-transaction"),
+        ({"pooler": POOLER}, "pgbouncer-transaction"),
     ],
 )
 def test_their_names_have_a_place_among_others(fields, name):
@@ -111,7 +110,7 @@ def test_the_work_of_another_server_is_in_the_sum_and_by_itself():
         }  # fmt: skip
 
 
-@pytest.mark.parametrize("servers", [Shards(2, "fdw"), Replicas(2), Pooled(SESSION)])
+@pytest.mark.parametrize("servers", [Shards(2, "citus"), Replicas(2), Pooled(POOLER)])
 def test_a_plugin_without_servers_is_refused(servers):
     with pytest.raises(UserError, match=f"^object has one server, or none: leave --{servers.kind} out$"):
         Plugin(object()).set_servers(servers.kind, servers.arguments)

@@ -1,7 +1,6 @@
 """Rows on several servers: the answers of one server by every engine, settings, plans, faults and names."""
 
 import json
-import threading
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -12,15 +11,13 @@ import pytest
 
 from ann_benchmarks.algorithms.pgvector_exact.module import PGVectorExact
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
-from ann_benchmarks.algorithms.postgres import catalog, servers
+from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.forms import query_sql
 from ann_benchmarks.algorithms.postgres.index import fitting
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
-from ann_benchmarks.algorithms.postgres.topology import fdw
-from ann_benchmarks.algorithms.postgres.topology.engines import check_settings
-from ann_benchmarks.algorithms.postgres.topology.fdw import sent_by_fdw, startup_options
+from ann_benchmarks.algorithms.postgres.topology.citus_statement import check_settings
 from ann_benchmarks.algorithms.postgres.topology.scattered import MergedAnswer
 from ann_benchmarks.algorithms.postgres.topology.shard import Shard, ShardRows
 from ann_benchmarks.common.errors import UserError
@@ -201,10 +198,10 @@ def test_rows_are_dealt_evenly_and_keep_their_ids(shards):
             assert [row for row, _ in found] == list(range(place, len(TRAIN), COUNT))
             vectors = np.array([json.loads(text) for _, text in found], np.float32)
             assert (vectors == TRAIN[place::COUNT]).all()
-        algorithm._indexed._shards[1].versions = {"postgres": "17.1"}
-        with pytest.raises(PostgresError, match=r"shard 2 has postgres 17\.1: use the same versions"):
-            algorithm._indexed._check_same([one.versions for one in algorithm._indexed._shards])
-    with pytest.raises(PostgresError, match="1 rows for 2 shards: use fewer"), fitted("fdw", train=TRAIN[:1]):
+    with (
+        pytest.raises(PostgresError, match="1 rows for 2 shards: use fewer"),
+        fitted("client", train=TRAIN[:1]),
+    ):
         pass
 
 
@@ -219,33 +216,16 @@ def test_the_rows_of_a_shard_are_read_by_range():
 
 
 @pytest.mark.parametrize("form", ["vector", "halfvec", "bit_hamming"])
-def test_every_shard_uses_its_index_and_the_plans_are_known(shards, form):
-    answers = {}
-    for engine in ENGINES:
-        with fitted(engine, hnsw(form), 150) as algorithm:
-            answers[engine] = algorithm.time_queries(QUERIES, K)[1]
-            facts = algorithm.get_additional()
-            assert facts["shard_build_times"] and facts["index_reused"] == (engine != "fdw")
-            assert sum(facts["shard_rows"]) == len(TRAIN)
-            assert facts["build_time"] == pytest.approx(sum(facts["shard_build_times"]))
-            if engine == "client":
-                assert "Index Scan" in facts["plan"] and "shard_plans" not in facts
-                continue
-            plans = json.loads(facts["shard_plans"])
-            assert len(plans) == COUNT and all("Index Scan" in json.dumps(plan) for plan in plans)
-            assert json.loads(facts["shard_settings"])["hnsw.ef_search"] == "150"
-            assert facts["plan"].count("Remote SQL") == COUNT
-            is_concurrent = engine == "fdw"
-            assert ("LIMIT" in facts["plan"]) == is_concurrent
-            assert facts["plan"].count('"Async Capable": true') == COUNT * is_concurrent
-            assert ("Merge Append" in facts["plan"]) != is_concurrent
-    assert answers["fdw"] == answers["client"]
+def test_every_shard_uses_its_index_and_the_plan_is_known(shards, form):
+    with fitted("client", hnsw(form), 150) as algorithm:
+        found = algorithm.time_queries(QUERIES, K)[1]
+        facts = algorithm.get_additional()
+    assert facts["shard_build_times"] and sum(facts["shard_rows"]) == len(TRAIN)
+    assert facts["build_time"] == pytest.approx(sum(facts["shard_build_times"]))
+    assert "Index Scan" in facts["plan"] and "shard_plans" not in facts
     with fitted("") as alone:
         true = alone.time_queries(QUERIES, K)[1]
-    for engine, found in answers.items():
-        recall = np.mean([len({*a} & {*b}) / K for a, b in zip(found, true, strict=True)])
-        # The candidates that fdw-naive re-ranks are those of all shards together.
-        assert recall > (0.8 if engine == "fdw-naive" else 0.9), engine
+    assert np.mean([len({*a} & {*b}) / K for a, b in zip(found, true, strict=True)]) > 0.9
 
 
 def test_one_shard_is_asked_like_several(shards):
@@ -261,46 +241,12 @@ def test_one_shard_is_asked_like_several(shards):
         ]
 
 
-def test_settings_reach_the_shards_and_are_read_back(shards, monkeypatch):
-    with fitted("fdw", hnsw(), 60) as algorithm:
-        algorithm.time_queries(QUERIES[:1], K)
-        algorithm.set_query_arguments(70)
-        algorithm.time_queries(QUERIES[:1], K)
-        assert json.loads(algorithm.get_additional()["shard_settings"])["hnsw.ef_search"] == "70"
-        # What a shard refuses when it loads the library is no error there.
-        monkeypatch.setattr(fdw, "startup_options", lambda settings: "-c hnsw.ef_search=99999")
-        algorithm.set_query_arguments(80)
-        with pytest.raises(PostgresError, match=r"^shard 1 runs with \S+ = \S+ where \S+ is expected"):
-            algorithm.time_queries(QUERIES[:1], K)
-
-
-def test_settings_are_compared_and_written():
+def test_settings_of_shards_are_compared():
     check_settings(1, {"a": "1"}, {"a": "1", "b": "2"})
     with pytest.raises(PostgresError, match="shard 2 runs with a = 40 where 100 is expected"):
         check_settings(2, {"a": "100"}, {"a": "40"})
     with pytest.raises(PostgresError, match="shard 2 runs with a = no such setting"):
         check_settings(2, {"a": "100"}, {})
-    assert startup_options({"a.b": "x y\\", "c": "\v"}) == "-c a.b=x\\ y\\\\ -c c=\\" + "\v"
-
-
-def test_a_plan_that_asks_for_too_much_or_one_by_one_is_refused():
-    def scan(sql, is_async=True, part="a"):
-        return {"Remote SQL": sql, "Async Capable": is_async, "Relation Name": part}
-
-    whole, parts = "SELECT id FROM t ORDER BY d LIMIT 10", ["a", "b"]
-    plan = {"Plans": [scan(whole, part="b"), scan(f"{whole}0")]}
-    assert sent_by_fdw(plan, parts, True) == [f"{whole}0", whole]
-    assert sent_by_fdw(scan(whole, False), ["a"], True) == [whole]
-    sent_by_fdw({"Plans": [scan("SELECT id FROM t ORDER BY d", False, part) for part in parts]}, parts, False)
-    for sql, is_async, is_concurrent, message in (
-        ("SELECT id FROM t", True, False, "does not send the order to shard 1 of 2"),
-        ("SELECT id FROM t ORDER BY d", True, True, "does not send the LIMIT to shard 1"),
-        (whole, False, True, "asks one shard after the other"),
-    ):
-        with pytest.raises(PostgresError, match=message):
-            sent_by_fdw({"Plans": [scan(sql, is_async, part) for part in parts]}, parts, is_concurrent)
-    with pytest.raises(PostgresError, match="asks 1 of 2 shards"):
-        sent_by_fdw({"Plans": [scan(whole)]}, parts, True)
 
 
 def test_answers_are_merged_with_unknown_distances_last():
@@ -343,19 +289,8 @@ def loses_the_point_with_a_shard(engine, shards):
         assert by_clients(algorithm, QUERIES)[0] == true[0]
 
 
-@pytest.mark.parametrize("engine", ["fdw", "client"])
-def test_a_shard_that_dies_loses_the_point_and_the_next_goes_on(shards, engine):
-    loses_the_point_with_a_shard(engine, shards)
-
-
-def test_a_coordinator_that_dies_loses_the_point(shards, plugin_server):
-    with fitted("fdw") as algorithm:
-        true = algorithm.time_queries(QUERIES, K)[1]
-        killed(plugin_server)
-        with pytest.raises(PostgresError, match="connection was lost"):
-            algorithm.query(QUERIES[0], K)
-        algorithm.recover()
-        assert algorithm.time_queries(QUERIES, K)[1] == true
+def test_a_shard_that_dies_loses_the_point_and_the_next_goes_on(shards):
+    loses_the_point_with_a_shard("client", shards)
 
 
 @pytest.mark.parametrize("phase", ["load", "build"])
@@ -380,38 +315,6 @@ def test_a_shard_that_dies_while_it_is_made_leaves_the_others(shards, phase):
     with fitted("client", hnsw(), 50, train=train) as again:
         reused = [shard.facts()["index_reused"] for shard in again._indexed._shards]
         assert reused == [True, False]
-
-
-def test_nothing_is_left_on_the_coordinator(shards, plugin_server):
-    left = (
-        "SELECT (SELECT count(*) FROM pg_foreign_server), (SELECT count(*) FROM pg_user_mappings),"
-        " to_regclass('ann_benchmarks.sharded')"
-    )
-    with fitted("fdw") as algorithm:
-        algorithm.rest()
-        with plugin_server.connect() as connection:
-            assert connection.execute(left).fetchone() == (0, 0, None)
-        algorithm.resume()
-        assert len(algorithm.query(QUERIES[0], K)) == K
-    with plugin_server.connect() as connection:
-        assert connection.execute(left).fetchone() == (0, 0, None)
-
-
-def test_a_coordinator_waits_for_a_session_that_is_ending(shards, plugin_server):
-    other = plugin_server.connect()
-    assert catalog.try_lock(other, fdw.TABLE)
-    ending = threading.Timer(0.2, other.close)
-    ending.start()
-    with fitted("fdw") as algorithm:
-        assert len(algorithm.query(QUERIES[0], K)) == K
-    ending.join()
-
-
-def test_a_coordinator_without_the_wrapper_is_refused(shards, monkeypatch):
-    monkeypatch.setattr(fdw, "_FDW", "no_fdw")
-    message = "does not have the extension 'no_fdw': install the contrib modules .* --shard-engine client$"
-    with pytest.raises(PostgresError, match=message), fitted("fdw"):
-        pass
 
 
 def test_facts_of_all_shards_are_sums_and_hold_of_each(monkeypatch):
@@ -445,7 +348,7 @@ def test_what_a_search_finds_for_one_engine_is_not_taken_by_another(monkeypatch)
     monkeypatch.setattr(rounds, "EnteredJob", Entered)
     monkeypatch.setattr(rounds, "opened", lambda request: nullcontext((None, None, None)))
     contenders = Contenders()
-    for definition in apply_servers([HNSW], every_shards([4], ["fdw", "client"])):
+    for definition in apply_servers([HNSW], every_shards([4], ["citus", "client"])):
         for clients in (1, 2):
             job = Job(definition, [[50]], "tiny", K, Procedure(1, load=Load(clients, seconds=1)))
             contenders._enter(JobRequest(job), lambda event: None)
@@ -453,7 +356,7 @@ def test_what_a_search_finds_for_one_engine_is_not_taken_by_another(monkeypatch)
         contenders.carry_out(Turn(label, 0, 1), lambda event: None)
     assert len(known) == 4
     for label, found in known.items():
-        assert len(found) == 2 and all(("fdw" in one) == ("fdw" in label) for one in found)
+        assert len(found) == 2 and all(("citus" in one) == ("citus" in label) for one in found)
 
 
 def test_the_engine_of_clients_needs_linux_before_anything_is_loaded(monkeypatch):
@@ -469,7 +372,7 @@ def test_a_shard_has_a_folder_of_its_own_and_others_servers_are_none(monkeypatch
     assert servers.shard_server(3).data_folder == tmp_path / "pg-shard3"
     assert servers.shard_server(3) is servers.shard_server(3)
     monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", "db.example.org")
-    with pytest.raises(PostgresError, match="name those of the shards in ANN_BENCHMARKS_PG_SHARD_HOSTS"):
+    with pytest.raises(PostgresError, match="shards are servers of our own, and ANN_BENCHMARKS_PG_HOST or"):
         servers.shard_server(1)
 
 
@@ -484,14 +387,10 @@ def measured(definition, count, clients=2):
     return done.path, run
 
 
-@pytest.mark.parametrize("engine", ["fdw", "client"])
-def test_a_point_says_on_how_many_shards_it_was_measured(shards, workspace, engine):
-    path, run = measured(replace(HNSW, servers=Shards(COUNT, engine)), 50)
-    assert (run.series.shards, run.series.shard_engine) == (COUNT, engine)
-    assert path.parent.name == f"hnsw-shards2-{engine}-c2"
+def test_a_point_says_on_how_many_shards_it_was_measured(shards, workspace):
+    path, run = measured(replace(HNSW, servers=Shards(COUNT, "client")), 50)
+    assert (run.series.shards, run.series.shard_engine) == (COUNT, "client")
+    assert path.parent.name == "hnsw-shards2-client-c2"
     assert len(run.attrs["shard_build_times"]) == COUNT
     assert run.attrs["table_blocks_hit_per_query"] > 0  # of the shards' own sessions
-    assert ("coordinator_cpu_seconds_per_query" in run.attrs) == (engine == "fdw")
-    if engine == "fdw":
-        assert run.attrs["server_cpu_seconds_per_query"] >= run.attrs["coordinator_cpu_seconds_per_query"]
     assert run.metrics["recall"] > 0.9

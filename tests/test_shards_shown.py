@@ -141,12 +141,12 @@ def test_a_finding_of_one_server_is_not_looked_for_on_several():
     hnsw = Definition("hnsw", "C", "m", "t", [{"M": 16}], [[50]], False)
     points = [
         StepPoint("shards", Job(one, [[50]], "tiny", 10), [50], make_run("hnsw"))
-        for one in apply_servers([hnsw], every_shards([0, 2, 4], ["fdw", "client"]))
+        for one in apply_servers([hnsw], every_shards([0, 2, 4], ["citus", "client"]))
     ]
     assert [point.job.definition.servers for point in selected({"algorithm": "hnsw"}, points)] == [ONE_SERVER]
     on_four = selected({"algorithm": "hnsw", "shards": 4, "engine": "client"}, points)
     assert [str(point.job.definition.servers) for point in on_four] == ["shards4-client"]
-    assert len(selected({"shards": [0, 2, 4], "engine": ["", "fdw", "client"]}, points)) == 5
+    assert len(selected({"shards": [0, 2, 4], "engine": ["", "citus", "client"]}, points)) == 5
 
 
 def test_shards_that_miss_the_recall_have_no_picture(tmp_path):

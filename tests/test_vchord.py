@@ -228,7 +228,6 @@ def test_computed_centroids_of_two_levels(vchord: Server, form: str):
         ({"centroids": "cpu"}, r"centroids: cpu has one level of lists or two, not \[\]: give lists"),
         ({"centroids": "cpu", "lists": [2, 9, 50]}, "has one level of lists or two"),
         ({"centroids": "gpu", "lists": 50}, "centroids: gpu: "),
-        ({"centroids": "pgpu", "lists": 50}, "the server does not have the extension 'pgpu'"),
         ({"centroids": "cpu", "lists": 50, "build_threads": 0}, "build_threads is 0: give a whole number"),
         ({"centroids": "cpu", "lists": 7000}, "7,000 lists for 6,000 rows: give fewer"),
         ({"centroids": "internal", "lists": 50, "seed": 1}, "seed cannot be given with centroids: internal"),

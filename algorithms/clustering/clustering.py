@@ -23,21 +23,14 @@ CENTRE_PASSES = 10
 START_PASSES, START_ROWS = 4, 64
 
 
-def cluster(rows: Any, settings: Settings, progress: bool | None = None) -> Clustering:
+def cluster(rows: Any, settings: Settings) -> Clustering:
     """Find centroids for rows, (n, dimension), which are read in slices; see Settings.
 
-    `progress`: show bars; None: on a terminal only. Raises ClusteringError.
+    Bars show on a terminal only. Raises ClusteringError.
     """
-    kind = getattr(rows, "dtype", "sparse")
-    if kind == "sparse" or len(rows.shape) != 2 or not rows.shape[1] or np.dtype(kind).kind not in "fiu":
-        raise ClusteringError(
-            f"rows have the shape {tuple(rows.shape)} and are {kind}: (rows, dimension) of numbers were "
-            "expected"
-        )
     if settings.lists[-1] > rows.shape[0]:
         raise ClusteringError(f"{settings.lists[-1]:,} lists for {rows.shape[0]:,} rows: give fewer")
-    disable = None if progress is None else not progress
-    bar = partial(tqdm, unit_scale=True, disable=disable, delay=1, leave=False)
+    bar = partial(tqdm, unit_scale=True, disable=None, delay=1, leave=False)
     with closing(open_device(settings)) as device:
         try:
             return _cluster(rows, settings, device, bar)

@@ -17,7 +17,6 @@ from .settings import ClusteringError, Settings
 BLOCK_BYTES = 8 * 2**20  # read at once
 FAR_APART = 256  # if fewer than one row in this many is drawn, the rows are read one by one
 READERS = 4  # threads that read rows in memory or mapped; a file of another kind is read by one
-_MOST_FOR_HYPERGEOMETRIC = 10**9  # NumPy's bound
 Numbers = range | np.ndarray
 
 
@@ -57,27 +56,15 @@ def draw_sample(
 def drawn_numbers(rows: Any, count: int, rng: np.random.Generator) -> Iterator[Numbers]:
     """Yield the numbers of `count` rows in order, block by block: a range where all of a block are drawn.
 
-    Every set of `count` rows is equally likely, because the number drawn from a block follows the
-    hypergeometric distribution. Above 10^9 rows it is the binomial one, which differs by about a block's
-    share of all rows.
+    Each block has its share of the `count` rows, drawn at random.
     """
-    rows_left, missing = rows.shape[0], count
+    total = rows.shape[0]
     for block in _blocks(rows):
-        rows_left -= len(block)
-        drawn = drawn_here(rng, len(block), rows_left, missing)
-        missing -= drawn
+        drawn = block.stop * count // total - block.start * count // total
         if drawn == len(block):
             yield block
         elif drawn:
             yield block.start + np.sort(rng.choice(len(block), drawn, replace=False, shuffle=False))
-
-
-def drawn_here(rng: np.random.Generator, here: int, later: int, missing: int) -> int:
-    """How many of the `missing` rows are among those `here`; the others are among those `later`."""
-    if here + later < _MOST_FOR_HYPERGEOMETRIC:
-        return int(rng.hypergeometric(here, later, missing))
-    drawn = int(rng.binomial(here, missing / (here + later)))
-    return max(missing - later, min(drawn, missing))
 
 
 def _require_finite(rows: Any, numbers: Numbers, squares: np.ndarray) -> None:

@@ -13,7 +13,6 @@ class PGVectorExact(PostgresANN):
     """
 
     metrics = (*PostgresANN.metrics, "manhattan", "hamming", "jaccard")
-    takes_sparse = True
 
     def __init__(self, metric: str, method_param: dict[str, Any] | None = None) -> None:
         """Take the metric and {"attribute_index": "none", "auto", "btree" or "gin"}."""

@@ -20,7 +20,6 @@ class PGVectorHNSW(PostgresANN):
     """HNSW: M links a node, efConstruction candidates a build step, ef_search a query."""
 
     metrics = (*PostgresANN.metrics, "manhattan", "hamming", "jaccard")
-    takes_sparse = True
 
     def __init__(self, metric: str, method_param: dict[str, Any]) -> None:
         """Take the metric and {"M": ..., "efConstruction": ..., "form": "vector"}.

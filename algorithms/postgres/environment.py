@@ -5,7 +5,6 @@ USER to START_SERVICE are ann-benchmarks' own, with its defaults; the others are
     ANN_BENCHMARKS_PG_USER, _PASSWORD, _DBNAME   default "ann"
     ANN_BENCHMARKS_PG_HOST, _PORT                default: libpq's
     ANN_BENCHMARKS_PG_START_SERVICE              run `service postgresql start` first
-    ANN_BENCHMARKS_PG_SHARD_HOSTS                "db1,db2:5433": servers that run already, for --shards
     ANN_BENCHMARKS_PG_SERVER                     embedded | installed | external
     ANN_BENCHMARKS_PG_BIN                        folder with initdb and postgres, for "installed"
     ANN_BENCHMARKS_PG_DATA                       folder in which a server of our own keeps everything
@@ -16,7 +15,6 @@ USER to START_SERVICE are ann-benchmarks' own, with its defaults; the others are
                                                  or a replica
     ANN_BENCHMARKS_PG_RAM                        "64GB": what each server has for its buffers and the system's
                                                  cache (--tiers sets it); default: of ours, the machine's
-    ANN_BENCHMARKS_PG_LOAD_THREADS, _CHUNK_SIZE  connections that load, rows a transaction (docs/postgres.md)
 """
 
 import os
@@ -32,16 +30,15 @@ OTHER_FOLDER = f"another folder in {PREFIX}DATA (run.py in Docker: --storage)"
 KINDS = ("embedded", "installed", "external")
 _OF_AN_EXTERNAL_SERVER = ("USER", "PASSWORD", "DBNAME", "HOST", "PORT", "START_SERVICE")
 _LONGEST, _LONGEST_NAME = 2_000, 255  # characters of a value, bytes of a file's name
-_MOST = 2**31 - 1  # rows, as many as ids have
 _contender: Mapping[str, str] = {}
 _YES = {"1", "t", "true", "y", "yes", "on"}
 
 
-def variable(name: str, default: str = "", longest: int = _LONGEST) -> str:
-    """Read ANN_BENCHMARKS_PG_<name>, `longest` characters at most; unset and blank mean the default."""
+def variable(name: str, default: str = "") -> str:
+    """Read ANN_BENCHMARKS_PG_<name>; unset and blank mean the default."""
     value = os.environ.get(PREFIX + name, "").strip()
-    if len(value) > longest:
-        raise PostgresError(f"{PREFIX}{name} has {len(value):,} characters: give at most {longest:,}")
+    if len(value) > _LONGEST:
+        raise PostgresError(f"{PREFIX}{name} has {len(value):,} characters: give at most {_LONGEST:,}")
     if not "".join(value.split()).isprintable():
         raise PostgresError(f"{PREFIX}{name} has characters that cannot be printed: set it anew, or unset it")
     return value or default
@@ -79,16 +76,13 @@ def starts_service() -> bool:
 
 
 def connection_parameters() -> dict[str, str]:
-    """Keyword arguments of libpq for the external server.
-
-    Settings of PGOPTIONS are among them, so that clients on other machines have them, too.
-    """
+    """Keyword arguments of libpq for the external server."""
     parameters = {
         "user": variable("USER", "ann"),
         "password": variable("PASSWORD", "ann"),
         "dbname": variable("DBNAME", "ann"),
     }
-    optional = {"host": variable("HOST"), "port": variable("PORT"), "options": os.environ.get("PGOPTIONS")}
+    optional = {"host": variable("HOST"), "port": variable("PORT")}
     return parameters | {name: value for name, value in optional.items() if value}
 
 
@@ -128,13 +122,3 @@ def ram_bytes() -> int | None:
     if not match or not int(match[1]):
         raise PostgresError(f"{PREFIX}RAM is '{text:.40}': give a size, such as 512MB or 64GB")
     return int(match[1]) << {"MB": 20, "GB": 30, "TB": 40}[match[2]]
-
-
-def load_option(name: str) -> int | None:
-    """Read LOAD_THREADS or CHUNK_SIZE: a whole number from 1 on, None where it is not set."""
-    text = variable(name)
-    if not text:
-        return None
-    if not re.fullmatch("[0-9]{1,12}", text) or not 0 < int(text) <= _MOST:
-        raise PostgresError(f"{PREFIX}{name} is '{text:.40}': give a whole number from 1 to {_MOST:,}")
-    return int(text)

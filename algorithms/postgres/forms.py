@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from .errors import PostgresError
 from .table import METRICS, Column, VectorColumn
-from .table.sparse import MOST_INDEXED_VALUES, SparseColumn
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,6 @@ FORMS: dict[str, FormMaker] = {
 }
 LARGEST_DIMENSIONS = {
     "vector": 2_000, "halfvec": 4_000, "bit": 64_000, "bit_hamming": 64_000, "bit_jaccard": 64_000,
-    "sparsevec": SparseColumn.most_dimensions,
 }  # fmt: skip
 
 
@@ -91,12 +89,6 @@ def pgvector_form(name: str, metric: str, column: Column, known: tuple[str, ...]
                 f"form '{name}' is for vectors of numbers: leave it out for {column.type_name}"
             )
         name, known = column.type_name, ()
-    if isinstance(column, SparseColumn) and column.most_values > MOST_INDEXED_VALUES:
-        raise PostgresError(
-            f"there are rows with {column.most_values:,} values that are not 0, and an HNSW index takes up to"
-            f" {MOST_INDEXED_VALUES:,}: keep the largest {MOST_INDEXED_VALUES:,} of each row, or use"
-            " pgvector_exact"
-        )
     dimension, most = column.dimension, LARGEST_DIMENSIONS[name]
     if dimension > most:
         wider = [f"form: {other} (up to {LARGEST_DIMENSIONS[other]:,})" for other in known

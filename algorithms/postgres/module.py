@@ -26,7 +26,6 @@ from .table import KINDS, Column, SmallLabelsKind, column_of
 from .table.attributed import TEXT, VECTOR
 from .table.conditions import labels_column
 from .table.loading import LoadOptions
-from .table.sparse import is_sparse
 from .writing.table import WritableTable
 
 __all__ = ["Index", "PostgresANN", "SearchRange"]
@@ -37,7 +36,6 @@ class PostgresANN(InstallableExtension, QueriedTable):
 
     extension = "vector"
     metrics: tuple[str, ...] = ("euclidean", "angular", "ip")  # of the index
-    takes_sparse = False  # sparse vectors, too
     streams_training_set = True
 
     def __init__(self, metric: str) -> None:
@@ -62,10 +60,6 @@ class PostgresANN(InstallableExtension, QueriedTable):
 
     def column_of(self, X: Any) -> Column:
         """Return the column that holds rows such as those of X, (rows, dimension), or a list of sets."""
-        if is_sparse(X) and not self.takes_sparse:
-            raise PostgresError(
-                f"{type(self).__name__} takes no sparse vectors: use pgvector_hnsw or pgvector_exact"
-            )
         return column_of(X, self.metric)
 
     def create_index(self, statement: str, name: str, table: str) -> dict[str, Any]:
@@ -201,7 +195,7 @@ class PostgresANN(InstallableExtension, QueriedTable):
         self._indexed = make_table(kind, self.required_extension(), self.metric, self._hooks, arguments)
 
     def set_load_options(self, threads: int | None = None, chunk_rows: int | None = None) -> None:
-        """Load over `threads` connections, `chunk_rows` in a transaction; None: as in the environment."""
+        """Load over `threads` connections, `chunk_rows` in a transaction; None: no choice."""
         self._build_options = replace(self._build_options, load=LoadOptions(threads, chunk_rows))
 
     def set_build_options(self, rebuild: bool, prewarm: bool = True) -> None:

@@ -21,7 +21,7 @@ from ..postgres.servers import Server
 from ..postgres.table import VectorColumn
 from .arguments import VchordArguments
 
-SOURCES = ("internal", "pgpu", *DEVICES)
+SOURCES = ("internal", *DEVICES)
 TABLE = "centroids_of_this_index"  # stands for a table whose name follows from the index's
 Connection = psycopg.Connection[Any]
 Facts = dict[str, Any]

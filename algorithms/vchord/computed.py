@@ -1,6 +1,5 @@
-"""Centroids that are computed from the vectors while the index is built: by VectorChord, here, or by pgpu."""
+"""Centroids that are computed from the vectors while the index is built: by VectorChord, or here."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from ..clustering.clustering import cluster
@@ -9,9 +8,8 @@ from ..clustering.settings import FORM, Clustering, ClusteringError, Settings
 from ..postgres.arguments import whole_number
 from ..postgres.errors import PostgresError
 from ..postgres.servers import Server, machine
-from .arguments import CLUSTERING_OPTIONS, VchordArguments
+from .arguments import CLUSTERING_OPTIONS
 from .centroids import CentroidSource, CentroidTree, Connection, Facts, Shape
-from .on_gpu import ClusteringOnGpu
 
 MOST_THREADS = 255  # the limit of VectorChord
 # VectorChord's arguments that our k-means takes as well, with its own names for them.
@@ -85,30 +83,6 @@ class ComputedCentroids(CentroidSource):
 
     def _refusal(self, error: ClusteringError) -> PostgresError:
         return PostgresError(f"centroids: {self.arguments.source}: {error}")
-
-
-class PgpuCentroids(CentroidSource):
-    """The extension pgpu computes them, on the GPU of the server."""
-
-    clustering_options = ("lists", "spherical_centroids", "sampling_factor", "kmeans_iterations")
-
-    def __init__(self, arguments: VchordArguments, own: Mapping[str, Any] | None = None) -> None:
-        """Take the arguments, and those that only pgpu's function has."""
-        super().__init__(arguments)
-        names = [name for name in self.clustering_options if name != "lists" and name in arguments.given]
-        self._given = {**(own or {}), **{name: arguments.given[name] for name in names}}
-
-    def prepare(self, server: Server, connection: Connection, lists: list[int], shape: Shape) -> None:
-        """Check that the server has the extension, and that its version takes the arguments."""
-        require_levels(lists, self.arguments.source)
-        self.lists = lists
-        self.clustering = ClusteringOnGpu(server, connection, self.arguments.metric, lists, self._given)
-        self.clustering.check_rows(shape[0])
-        self.mark = self.clustering.mark
-
-    def make_table(self, connection: Connection, table: str, of: str, rows: Any) -> Facts:
-        """Call the extension's function."""
-        return self.clustering.look_at_sample(rows) | self.clustering.centroids(table, of)
 
 
 def require_levels(lists: list[int], source: str) -> None:

@@ -14,7 +14,7 @@ from ..postgres.module import Index, PostgresANN, SearchRange
 from ..postgres.settings import size_text
 from .arguments import BUILD_OPTIONS, INDEX_OPTIONS, VchordArguments, index_bytes, vchord_form
 from .centroids import SOURCES, TABLE, CentroidSource, FileCentroids, let_owner_read
-from .computed import ComputedCentroids, InternalCentroids, PgpuCentroids
+from .computed import ComputedCentroids, InternalCentroids
 
 COARSER = 3  # the search for a recall looks into this many times fewer lists on each coarser level
 READS = ("read_buffer", "prefetch_buffer", "read_stream")  # the last since PostgreSQL 17
@@ -42,8 +42,6 @@ class VectorChord(PostgresANN):
         name = self.arguments.source
         if name == "internal":
             return InternalCentroids(self.arguments)
-        if name == "pgpu":
-            return PgpuCentroids(self.arguments)
         if name in DEVICES:
             return ComputedCentroids(self.arguments)
         if Path(name).suffix == ".npy" or Path(name).is_file():

@@ -104,14 +104,12 @@ def create_from_file(name: str, file: str, args: argparse.Namespace) -> None:
     """Make a dataset of the vectors of a file, with fewer queries and neighbours where it is small."""
     metric = metric_of(args.distance or DISTANCE)
     own = OwnVectors(file, metric, queries=args.queries)
-    neighbors = NEIGHBORS
-    if not own.is_sparse:
-        vectors, _ = own.open()
-        rows = len(vectors)
-        if rows < _LEAST_ROWS:
-            raise UserError(f"{file} has {rows} rows: at least {_LEAST_ROWS} are needed")
-        own = OwnVectors(file, metric, queries=args.queries or min(QUERIES, rows // _ROWS_A_QUERY))
-        neighbors = min(NEIGHBORS, rows // 2)
+    vectors, _ = own.open()
+    rows = len(vectors)
+    if rows < _LEAST_ROWS:
+        raise UserError(f"{file} has {rows} rows: at least {_LEAST_ROWS} are needed")
+    own = OwnVectors(file, metric, queries=args.queries or min(QUERIES, rows // _ROWS_A_QUERY))
+    neighbors = min(NEIGHBORS, rows // 2)
     if not args.distance:
         say(f"distance: {metric}, which is cosine; --distance changes it")
     create_own(name, own, neighbors, args.force)

@@ -61,8 +61,8 @@ def parse_arguments() -> argparse.Namespace:
         "--train",
         metavar="FILE",
         type=path_or_pattern,
-        help="NPY, HDF5, Parquet, fbin, u8bin, i8bin, fvecs or bvecs; sparse vectors as csr or SciPy's"
-        " NPZ; FILE:KEY names an array or column in it, a folder or 'part_*.npy' several files",
+        help="NPY, HDF5, Parquet, fbin, u8bin, i8bin, fvecs or bvecs; FILE:KEY names an array or column in"
+        " it, a folder or 'part_*.npy' several files",
     )
     add_table_options(own)
     queries = own.add_mutually_exclusive_group()

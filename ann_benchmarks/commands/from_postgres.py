@@ -24,7 +24,7 @@ def add_table_options(parser: "argparse.ArgumentParser | argparse._ArgumentGroup
         " password in PGPASSWORD or ~/.pgpass",
     )
     parser.add_argument("--table", help="the table or view, as in SQL")
-    parser.add_argument("--column", help="its column of vectors: vector, halfvec, sparsevec, bit or real[]")
+    parser.add_argument("--column", help="its column of vectors: vector, halfvec, bit or real[]")
     parser.add_argument(
         "--sample",
         type=positive_int,

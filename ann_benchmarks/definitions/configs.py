@@ -12,7 +12,7 @@ from ann_benchmarks.common.yaml_file import Where, YamlFile, read_text
 from ann_benchmarks.distance import METRICS
 
 ANY_METRIC = "any"
-POINT_TYPES = ("float", "bit", "int", "sparse")
+POINT_TYPES = ("float", "bit", "int")
 TEXT_KEYS = ("name", "module", "constructor", "docker_tag")
 DEFINITION_KEYS = (*TEXT_KEYS, "base_args", "run_groups", "more_run_groups", "disabled")
 # A key that a run group may have is added here and read in definitions.py.

@@ -12,15 +12,10 @@ from ann_benchmarks.common.numbers import counted
 
 ROUTED = "routed"  # of stored results only: the client asked the shards with the nearest k-means cells
 ENGINES = (
-    "fdw",  # one statement of a coordinator that asks all shards at the same time, by postgres_fdw
-    "fdw-naive",  # the plug-in's own statement on a partitioned table, which asks one after the other
     "client",  # the client asks all shards at the same time, and merges their answers
     "citus",  # the plug-in's own statement on a table that Citus has distributed
 )
-POOLERS = (
-    "pgbouncer:session",  # a client has a server connection for itself
-    "pgbouncer:transaction",  # clients share server connections, which have the settings from their start on
-)
+POOLERS = ("pgbouncer:transaction",)  # clients share server connections, with settings from their start on
 
 
 @dataclass(frozen=True)
@@ -99,7 +94,7 @@ class Shards(Several):
     engine: str  # one of ENGINES
 
     def __str__(self) -> str:
-        """Write them as the names of curves have them, such as shards4-fdw."""
+        """Write them as the names of curves have them, such as shards4-client."""
         return f"shards{self.count}-{self.engine}"
 
     @property
@@ -154,11 +149,6 @@ class Pooled(OneServer):
     def fields(self) -> dict[str, Any]:
         return {"pooler": self.pooler, "pool_size": self.size}
 
-    @property
-    def shares_connections(self) -> bool:
-        """Whether clients share server connections, so that their number matters."""
-        return not self.pooler.endswith(":session")
-
 
 Servers = OneServer | Shards | Replicas | Pooled
 ONE_SERVER = OneServer()
@@ -186,13 +176,11 @@ def every_replicas(counts: Sequence[int]) -> list[Servers]:
 
 
 def every_pooled(names: Sequence[str | None], sizes: Sequence[int | None] = (None,)) -> list[Servers]:
-    """Return each pooler with each size of its pool, where that matters; None: a server without one."""
+    """Return each pooler with each size of its pool; None: a server without one."""
     found: list[Servers] = []
     for name in names:
         if name is None:
             found.append(ONE_SERVER)
-        elif Pooled(name).shares_connections:
-            found += [Pooled(name, size) for size in sizes]
         else:
-            found.append(Pooled(name))
+            found += [Pooled(name, size) for size in sizes]
     return found

@@ -120,10 +120,10 @@ def _build(
 ) -> dict[str, Any]:
     train: Any
     kind = dataset.attrs.get("type")
-    if kind != "sparse" and plugin.streams_training_set:
-        train = dataset.train_rows()
-    elif kind != "dense":
+    if kind == "sparse":
         train = dataset.train()
+    elif plugin.streams_training_set:
+        train = dataset.train_rows()
     else:
         train = np.asarray(dataset.train())
     plugin.set_load_options(job.execution.load_threads, job.execution.chunk_size)

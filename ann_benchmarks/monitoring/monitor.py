@@ -1,6 +1,5 @@
 """A thread that samples while a job goes on, and knows in which phase it is; few samples are kept."""
 
-import json
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -10,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ann_benchmarks.plugin import ServerMonitor, dashboard_panels
+from ann_benchmarks.plugin import ServerMonitor
 
 from . import machine
 
@@ -176,8 +175,6 @@ class Monitor:
         facts: dict[str, Any] = {"in_container": self._in_container}
         if self._server is not None:
             facts["is_local"] = self._server.is_local
-            if panels := dashboard_panels(self._server):
-                facts["panels"] = json.dumps(panels)
         return Recording(stretches, used, facts)
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """What the methods of plug-ins return: clients and their answers, writers, and who observes a server."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ import numpy as np
 __all__ = [
     "Answers", "Changes", "Clients", "NoWatch", "PreparedQueries",
     "SearchedArgument", "ServerMonitor", "Watch", "Writable", "Writers", "Writes", "client_facts",
-    "dashboard_panels", "server_processes",
+    "server_processes",
 ]  # fmt: skip
 
 
@@ -167,7 +167,6 @@ class ServerMonitor(Protocol):
     """Reports on a server from the start of a job to its end, and never raises."""
 
     levels: frozenset[str]  # names of what is as it is; all else is counted since something began
-    panels: Mapping[str, str]  # names that the dashboard has no panel for -> the title of theirs; optional
 
     def sample(self) -> dict[str, float]:
         """Return what is known now, by names such as postgresql.wal_bytes; empty without a server."""
@@ -195,11 +194,6 @@ class PreparedQueries:
     prepare: Callable[[Any, int], Any]
     run: Callable[[], Any]
     results: Callable[[], Any]
-
-
-def dashboard_panels(monitor: ServerMonitor) -> dict[str, str]:
-    """Return the titles under which the dashboard draws names of a monitor; none where it has no panels."""
-    return dict(getattr(monitor, "panels", {}))
 
 
 def client_facts(clients: Clients) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import most_processes, usable_cores
 from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.definitions.selection import named_algorithms
-from ann_benchmarks.definitions.servers import Pooled
 from ann_benchmarks.load.workload import Mix
 
 from .command_line import NONE, CommandLine
@@ -163,10 +162,6 @@ def _problems_of_numbers(request: Request) -> Iterator[str]:
 
 
 def _problems_of_servers(request: Request) -> Iterator[str]:
-    if request.pool_size and not any(
-        isinstance(one, Pooled) and one.shares_connections for one in request.servers
-    ):
-        yield "in session mode each client has a server connection: leave --pool-size out"
     replicas, fewest = max(request.replicas, default=0), min(request.clients, default=0)
     if fewest < replicas:
         yield (

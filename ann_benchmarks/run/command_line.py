@@ -19,7 +19,7 @@ from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.load.workload import SECONDS, Mix
 
 NONE = "none"  # one server, as a contender of several
-MOST_SHARDS = 1000  # of servers that run already; one machine has fewer
+MOST_SHARDS = 64
 MOST_REPLICAS = 16  # servers of one machine
 MOST_CPUS = 1 << 13  # Linux has no more
 MOST_CONNECTIONS = 400  # of a pool: a server of our own takes 500

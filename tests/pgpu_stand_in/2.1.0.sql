@@ -43,12 +43,7 @@ BEGIN
     PERFORM pgpu.stand_in_centroids(
         table_name, column_name, samples, CASE cardinality(lists) WHEN 2 THEN lists[1] ELSE 0 END, leaves,
         spherical_centroids, 'int');
-    IF skip_index_build THEN
-        RAISE INFO 'clustering all samples finished in 12.34ms. SKIPPING vectorchord index creation; '
-            'skip_index_build=true is set';
-    ELSE
-        RAISE INFO 'clustering all samples finished in 12.34ms. Calling vectorchord index creation';
-        PERFORM pgpu.stand_in_index(table_name, distance_operator, residual_quantization, '2');
-    END IF;
+    RAISE INFO 'clustering all samples finished in 12.34ms. SKIPPING vectorchord index creation; '
+        'skip_index_build=true is set';
 END
 $$;

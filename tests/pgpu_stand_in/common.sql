@@ -81,18 +81,3 @@ BEGIN
     END IF;
 END
 $$;
-
-CREATE FUNCTION stand_in_index(table_name text, operator text, residual bool, pin text) RETURNS void
-LANGUAGE plpgsql AS $$
-DECLARE
-    index text := (parse_ident(table_name))[2] || '_pgpu_ext';
-BEGIN
-    RAISE INFO 'running "CREATE INDEX % ON % USING vchordrq" with external centroids', index, table_name;
-    EXECUTE format('DROP INDEX IF EXISTS %I', index);
-    EXECUTE format(
-        'CREATE INDEX %I ON %s USING vchordrq (embedding vector_%s_ops) WITH (options = %L)',
-        index, table_name, operator, format(
-            E'residual_quantization = %s\nbuild.pin = %s\n[build.external]\ntable = ''%s''\n',
-            residual::text, pin, table_name || '_centroids'));
-END
-$$;

@@ -4,13 +4,14 @@ import ctypes
 import gc
 import math
 import os
+import random
 import select
 import signal
 import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -186,40 +187,41 @@ def _end_with(pipe: int) -> None:
     os._exit(1)
 
 
-EVEN = 2  # answers of the even samples of all clients together, as a multiple of the queries
+EVEN = 4  # answers of the even samples of all clients together, at most, as a multiple of the queries
 
 
 class RawSample:
-    """Answers of one run as libpq returns them.
+    """Answers of one run as libpq returns them: those at some places, and an even sample of all.
 
-    An answer's place is how many the client had before. Which places are kept is drawn before the run. `turn`
-    is the first of them, and `keep` takes the answer of that place and returns the next: who counts the
-    answers compares two numbers for each, and no more.
+    An answer's place is how many the client had before. `keep` takes the answer of the place `turn` and
+    returns the next turn: who counts the answers compares two numbers for each, and no more.
     """
 
-    turn: float
-    keep: Callable[[Any], float]
+    def __init__(self, own: np.ndarray, slots: int, seed: int | None = None) -> None:
+        """Keep the answers at the places `own`, ascending, and up to `slots` of all, evenly.
 
-    def __init__(
-        self, own: np.ndarray, slots: int, expected: float, room: int, rng: np.random.Generator | None = None
-    ) -> None:
-        """Keep the answers at the places `own`, ascending, and draw up to `slots` evenly from all of them.
-
-        About `expected` answers come, and at most `room`.
+        Of each so many answers in a row, one is drawn. When the slots are full, it is one of twice as many.
         """
-        rng = np.random.default_rng() if rng is None else rng
-        self._own, self._slots = own, slots
-        self._even, slot = _even_places(slots, min(slots / max(expected, 1), 1), room, rng)
-        # Where an answer is kept: first those at the own places, then those of the even sample.
-        is_own = np.isin(self._even, own)
-        self._slot, self._at = slot, np.where(is_own, np.searchsorted(own, self._even), len(own) + slot)
-        places = np.concatenate([own, self._even[~is_own]])
-        at = np.concatenate([np.arange(len(own)), self._at[~is_own]])
-        in_turn = np.argsort(places)
-        self._kept: list[Any] = [None] * (len(own) + slots)
-        keeping = _keeping(self._kept, places[in_turn].tolist(), at[in_turn].tolist())
-        self.turn, self.keep = next(keeping), keeping.send
+        self._own, self._draw = iter(own.tolist()), random.Random(seed)
+        self._slots, self._step, self._begin = slots + slots % 2, 1, 0
+        self._next_own, self._next_even = next(self._own, math.inf), 0 if slots else math.inf
         self._first: list[tuple[int, Any]] = []
+        self._even: list[tuple[int, Any]] = []
+        self.turn = min(self._next_own, self._next_even)
+
+    def keep(self, place: int, answer: Any) -> float:
+        """Keep the answer of this turn; return the next one."""
+        if place == self._next_own:
+            self.keep_first(place, answer)
+            self._next_own = next(self._own, math.inf)
+        if place == self._next_even:
+            self._even.append((place, answer))
+            self._begin += self._step
+            if len(self._even) == self._slots:
+                pairs = zip(self._even[::2], self._even[1::2], strict=True)
+                self._even, self._step = [*map(self._draw.choice, pairs)], 2 * self._step
+            self._next_even = self._begin + self._draw.randrange(self._step)
+        return min(self._next_own, self._next_even)
 
     def keep_first(self, place: int, answer: Any) -> None:
         """Keep an answer that is the first of all clients' to its query."""
@@ -233,55 +235,14 @@ class RawSample:
         `number` gives that of the query at a place. A weight is for how many answers one stands: for its
         share of the `answers`, or, a first one, for one.
         """
-        came = np.flatnonzero(self._even < answers)
-        last = np.full(self._slots, -1)
-        last[self._slot[came]] = came  # of several in one slot, the last one stays
-        last = last[last >= 0]
-        own = self._own[self._own < answers]
-        first = [*zip(own.tolist(), self._kept, strict=False), *self._first]
-        even = [(place, self._kept[at]) for place, at in zip(self._even[last], self._at[last], strict=True)]
-        found = [decode(answer) for _, answer in first + even]
+        kept = self._first + self._even
+        found = [decode(answer) for _, answer in kept]
         ids = np.full((len(found), max(map(len, found), default=0)), -1, np.int64)
         for row, decoded in zip(ids, found, strict=True):
             row[: len(decoded)] = decoded
         weights = np.ones(len(found))
-        weights[len(first) :] = answers / max(len(even), 1)
-        return np.array([number(place) for place, _ in first + even], np.int64), ids, weights
-
-
-def _keeping(kept: list[Any], places: Sequence[int], at: Sequence[int]) -> Generator[float, Any, None]:
-    """Put the answer that it is sent where it belongs."""
-    for place, there in zip(places, at, strict=True):
-        kept[there] = yield place
-    while True:
-        yield math.inf
-
-
-def _even_places(
-    slots: int, share: float, room: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Draw an even sample of up to `slots` places, however many of the `room` places come.
-
-    At first each place is drawn with a probability of `share`. Once the slots are full, it becomes smaller
-    with each further one (Li 1994, algorithm L). An answer that is drawn costs the client time, also where
-    another replaces it: with the share that fills the slots in the end, there are few of these. Return
-    places, ascending, and the slot that each of them takes from the one before in it.
-    """
-    if not slots:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    drawn = np.cumsum(rng.geometric(share, slots)) - 1.0
-    places, taken = [drawn], [np.arange(slots)]
-    log_share, last = math.log(share), drawn[-1]
-    while last < room:
-        log_shares = log_share + np.cumsum(np.log(1 - rng.random(slots))) / slots
-        with np.errstate(divide="ignore"):  # a share of 1 skips none
-            skipped = np.floor(np.log(1 - rng.random(slots)) / np.log1p(-np.exp(log_shares)))
-        drawn = last + np.cumsum(np.minimum(skipped, room) + 1)
-        places.append(drawn)
-        taken.append(rng.integers(slots, size=slots))
-        log_share, last = log_shares[-1], drawn[-1]
-    every = np.concatenate(places)
-    return every[every < room].astype(np.int64), np.concatenate(taken)[every < room]
+        weights[len(self._first) :] = answers / max(len(self._even), 1)
+        return np.array([number(place) for place, _ in kept], np.int64), ids, weights
 
 
 def own_places(orders: Sequence[np.ndarray]) -> list[np.ndarray]:

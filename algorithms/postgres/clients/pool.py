@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import PostgresError
 from ..servers import machine
-from ..session.session import AnswerMeans
+from ..session.session import PayloadSize
 from ..session.statement import QueryStatement
 from .group import MOST_A_SECOND, ProcessGroup
 from .member import EVEN, own_places
@@ -37,9 +37,7 @@ class ClientPool(ProcessGroup):
         """
         self.queries, self._rests, self._statement = queries, rests, statement
         self._sent: list[int] = []  # queries of each client in the last run
-        self._seconds: float | None = None  # of the last run, if it had a given time
-        self._counted = AnswerMeans()  # of the answers of the last run that were kept
-        self._pace = 0.0  # queries that each client sent a second in such a run
+        self._payload = PayloadSize()  # of the answers of the last run that were kept
         self._arrivals = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         with tempfile.TemporaryFile() as parameters:
             write_parameters(parameters.fileno(), queries, statement.encoder())
@@ -54,16 +52,13 @@ class ClientPool(ProcessGroup):
 
         With `seconds`, each goes through its order again and again for that time.
         """
-        self._seconds = seconds
         slots = self._slots() if keeps_ids else 0
         own = own_places(orders) if keeps_ids else [np.empty(0, np.int64)] * len(orders)
-        work = []
-        for order, places in zip(orders, own, strict=True):
-            expected, room = float(len(order)), len(order)
-            if seconds is not None:
-                expected, room = seconds * self._pace, round(seconds * MOST_A_SECOND) + 1
-            work.append(InOrder(np.asarray(order), seconds, places, slots, expected, room))
-        self._prepare(work)
+        most = None if seconds is None else round(seconds * MOST_A_SECOND) + 1
+        self._prepare([
+            InOrder(np.asarray(order), seconds, places, slots, most or len(order))
+            for order, places in zip(orders, own, strict=True)
+        ])  # fmt: skip
 
     def prepare_arrivals(
         self, due: np.ndarray, numbers: np.ndarray, patience: float, keeps_ids: bool = True
@@ -83,31 +78,27 @@ class ClientPool(ProcessGroup):
         write_all(self._arrivals.fileno(), arrivals.tobytes())
         os.lseek(self._arrivals.fileno(), 0, os.SEEK_SET)
         slots = self._slots() if keeps_ids else 0
-        self._seconds = None
-        each = WhenDue(float(due[-1]) + patience, slots, len(due) / len(self), len(due))
-        self._prepare([each] * len(self))
+        self._prepare([WhenDue(float(due[-1]) + patience, slots, len(due))] * len(self))
 
     def answers(self) -> list[ClientRun]:
         """Return what each client measured in the last run; to be called once after each."""
-        runs, self._counted = [], AnswerMeans()
+        runs, self._payload = [], PayloadSize()
         for book, work, report in self._reports():
             read = book.read(work.room, report.count)
             self._statement.check_rows(int(read.rows.max(initial=0)))
             is_closed = isinstance(work, InOrder)
-            (numbers, ids, weights), counted = report.result
-            for name, (value, answers) in counted.sums.items():
-                self._counted.add(name, value, answers)
+            (numbers, ids, weights), payload = report.result
+            self._payload.total += payload.total
+            self._payload.answers += payload.answers
             sent = np.resize(work.order, report.count) if is_closed else read.numbers
             times = None if is_closed else read.due, read.sent, read.answered
             runs.append(ClientRun(sent, *times, read.rows, numbers, ids, weights, report.cpu_seconds))
-        if self._seconds is not None:
-            self._pace = sum(len(given.sent) for given in runs) / (len(runs) * self._seconds)
         self._sent = [len(run.sent) for run in runs]
         return runs
 
     def facts(self) -> dict[str, Any]:
-        """Return what is stored with the last run: means of its answers, and the queries of each server."""
-        return self._counted.facts() | self._statement.facts_of_clients(self._sent)
+        """Return what is stored with the last run: the mean payload, and the queries of each server."""
+        return self._payload.facts() | self._statement.facts_of_clients(self._sent)
 
     def _identities(self, identity: QueryStatement) -> Sequence[QueryStatement]:
         self._statement = identity

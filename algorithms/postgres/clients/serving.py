@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from psycopg import pq
 
-from ..session.session import STATEMENT, AnswerMeans, QuerySession, open_session
+from ..session.session import STATEMENT, PayloadSize, QuerySession, open_session
 from ..session.statement import QueryStatement
 from .member import MemberError, MemberProcess, MemberRun, RawSample, become_members
 from .work import ARRIVAL, InOrder, WhenDue, read_parameters
@@ -47,7 +47,7 @@ class QueryRun(MemberRun[QuerySession, InOrder | WhenDue]):
         super().__init__(session, work, book)
         self.queries = queries
         own = work.own if isinstance(work, InOrder) else _NONE
-        self.sample = RawSample(own, work.slots, work.expected, work.room)
+        self.sample = RawSample(own, work.slots)
 
     def client(self, start: float) -> Generator[Any, Any, None]:
         """Return what goes on with each answer, to begin at `start` of perf_counter."""
@@ -80,7 +80,7 @@ class QueryRun(MemberRun[QuerySession, InOrder | WhenDue]):
                 if not rows and result.status != fine:
                     session.check(result)  # raises what the server reports
                 if place == turn:
-                    turn = keep(result)
+                    turn = keep(place, result)
                 at += 2
                 place += 1
                 if now >= end or at >= last:
@@ -121,16 +121,16 @@ class QueryRun(MemberRun[QuerySession, InOrder | WhenDue]):
             if is_first:
                 keep_first(place, result)
             if place == turn:
-                turn = keep(result)
+                turn = keep(place, result)
             at += 2
             self.count = place + 1
         yield True
 
-    def result(self) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], AnswerMeans]:
-        """Return the sample (numbers of queries, ids, for how many answers each stands) and its means."""
-        self.session.counted.taken()
+    def result(self) -> tuple[tuple[np.ndarray, np.ndarray, np.ndarray], PayloadSize]:
+        """Return the sample (numbers of queries, ids, for how many answers each stands) and its payload."""
+        self.session.payload = PayloadSize()
         sample = self.sample.arrays(self.count, self._number, self.session.ids)
-        return sample, self.session.counted.taken()
+        return sample, self.session.payload
 
     def _number(self, place: int) -> int:
         """Which query was sent there."""

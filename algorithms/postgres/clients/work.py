@@ -25,7 +25,6 @@ class InOrder:
     seconds: float | None
     own: np.ndarray  # ascending places in the order; the answers to the queries there are kept
     slots: int  # of the even sample of answers
-    expected: float  # queries that it will send, as far as is known; else 0
     room: int  # queries that the book has room for
 
 
@@ -38,7 +37,6 @@ class WhenDue:
 
     until: float  # s from the start; nothing is sent later
     slots: int  # of the even sample of answers
-    expected: float  # queries that it will send, as far as is known; else 0
     room: int
 
 
@@ -54,7 +52,7 @@ class UntilEnd:
 class MemberReport:
     """What a member reports besides what it has written into its book.
 
-    `result` is a client's sample of answers with the means of these, or the numbers of the changes that a
+    `result` is a client's sample of answers with their payload, or the numbers of the changes that a
     writer made in vain.
     """
 

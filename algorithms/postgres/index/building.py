@@ -242,8 +242,7 @@ class IndexBuild:
     def _progress(self, rows: int) -> AbstractContextManager[None]:
         if self._is_one_of_many:
             return nullcontext()
-        backend = backend_of(self._connection)
-        return index_progress(self._server, backend, rows, self._index.disk_bytes)
+        return index_progress(self._server, backend_of(self._connection), rows)
 
     def _create(self, hooks: IndexHooks) -> dict[str, Any]:
         try:

@@ -25,9 +25,9 @@ from ..table.attributed import RETURNED_COLUMNS
 from ..table.conditions import conditions_of
 from ..table.loading import load_table
 from ..table.tables import check_encoding, check_type, table_bytes
-from ..writing.table import WritableTable, drop_leftovers
+from ..writing.table import BUILD_SETTINGS, WritableTable, drop_leftovers
 from .building import BuildOptions, BuildPlace, Index, IndexHooks
-from .table_indexes import BUILD_SETTINGS, TableIndexes, write_build, write_query
+from .table_indexes import TableIndexes, write_build, write_query
 
 
 class IndexedTable:

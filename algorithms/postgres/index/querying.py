@@ -154,7 +154,7 @@ class QueriedTable(BaseANN):  # type: ignore[misc, unused-ignore]
     def get_additional(self) -> dict[str, Any]:
         """Return what is stored with the measurements: facts of the table, settings and plan of a session."""
         if self._session is not None:
-            self._session_facts = _facts(self._session.facts()) | self._session.counted.facts()
+            self._session_facts = _facts(self._session.facts()) | self._session.payload.facts()
         return self._indexed.facts() | self._session_facts | self._plan_facts()
 
     def flush_statistics(self) -> None:

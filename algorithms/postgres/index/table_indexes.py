@@ -237,7 +237,6 @@ def _counted(indexes: int) -> str:
 
 
 # The statements that were run, for a table of one's own, as the JSON of their lines (an attribute has one).
-BUILD_SETTINGS = ("maintenance_work_mem", "max_parallel_maintenance_workers")  # of an index that was built
 PASTED_TABLE = "items"  # stands for the reader's own; its columns are id and embedding
 FIRST_ROW = f"(SELECT embedding FROM {PASTED_TABLE} LIMIT 1)"  # a vector that is there, in place of $1
 

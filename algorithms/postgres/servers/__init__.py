@@ -12,7 +12,7 @@ from . import machine
 from .account import server_account
 from .base import Server
 from .cluster import default_folder, folder_beside
-from .external import SHARD_HOSTS, ExternalServer, hosts_of
+from .external import ExternalServer
 from .local import LocalServer
 from .programs import embedded_installation, installed_binaries
 from .standby import StandbyServer
@@ -40,19 +40,17 @@ def current_server() -> Server:
 
 
 def shard_server(number: int) -> Server:
-    """The server of a shard, from 1 on: the one that the user names, or one of our own.
+    """The server of a shard, from 1 on, which is one of our own.
 
-    That is in a folder beside the current server's, one for the whole process, whatever the number of shards:
-    the tables of each number are others. PostgresError where the environment names another's server alone.
+    It is in a folder beside the current server's, one for the whole process, whatever the number of shards:
+    the tables of each number are others. PostgresError where the environment names another's server.
     """
-    if hosts := hosts_of(number):
-        return hosts[-1]
     if number not in _shards:
         programs = chosen_programs()
         if programs is None:
             raise PostgresError(
-                f"{PREFIX}HOST and the like name one server: name those of the shards in {SHARD_HOSTS}, or"
-                " unset these for servers of our own"
+                f"shards are servers of our own, and {PREFIX}HOST or the like names another's: unset these,"
+                " or leave --shards out"
             )
         _shards[number] = LocalServer(programs, folder_beside(_data_folder(), f"shard{number}"), number)
     return _shards[number]
@@ -141,12 +139,7 @@ class TieredServers:
         """Return the folders of the data of a server and of `count` others beside it, shards or replicas."""
         found = shard_server if kind == "shards" else replica_server
         every = [current_server(), *(found(number + 1) for number in range(count))]
-        folders = [folder for server in every if (folder := server.data_folder)]
-        if len(folders) <= count:
-            raise PostgresError(
-                f"tiers simulate servers of our own: unset {SHARD_HOSTS}, or leave --tiers out"
-            )
-        return folders
+        return [folder for server in every if (folder := server.data_folder)]
 
     def environment(self, tier: Any, groups: Sequence[Path] = ()) -> Mapping[str, str]:
         """Return the variables of a process whose server is to have what a tier has.

@@ -150,12 +150,12 @@ def create_extension(server: Server, connection: psycopg.Connection[Any], name: 
             f"the data folder was used with {name} {created}, the server now has {offered}: name "
             f"{OTHER_FOLDER}, or run DROP EXTENSION {name} CASCADE, which drops its indexes"
         ) from None
-    except psycopg.errors.InvalidSchemaName:
-        raise PostgresError(
-            f"this user's search_path has no schema for the extension '{name}': have a superuser run"
-            f" CREATE EXTENSION {name} SCHEMA public"
-        ) from None
-    except (psycopg.errors.UndefinedFile, psycopg.errors.FeatureNotSupported, psycopg.InternalError) as error:
+    except (
+        psycopg.errors.InvalidSchemaName,  # the user's search_path has none
+        psycopg.errors.UndefinedFile,
+        psycopg.errors.FeatureNotSupported,
+        psycopg.InternalError,
+    ) as error:
         raise refusal(f"the server cannot create the extension '{name}'", error) from None
 
 

@@ -1,6 +1,5 @@
-"""Somebody else's servers, named by the environment: connected to, never stopped."""
+"""Somebody else's server, named by the environment: connected to, never stopped."""
 
-import re
 import subprocess
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -9,15 +8,11 @@ from typing import Any
 
 import psycopg
 
-from ..environment import PREFIX, connection_parameters, starts_service, variable
+from ..environment import PREFIX, connection_parameters, starts_service
 from ..errors import PostgresError, refusal
 from .base import Server
 from .libpq import SHARED_BACKENDS, backend_of, unset_connection
 
-SHARD_HOSTS = f"{PREFIX}SHARD_HOSTS"
-_MOST_OF_ONE_MACHINE = 64  # shards on servers of our own
-_LONGEST = 64_000  # characters of the list of hosts
-_PLACE = re.compile(r"(?:\[(?P<address>[0-9a-fA-F:.%\w]+)\]|(?P<host>[^\s:\[\]]+))(?::(?P<port>[0-9]{1,5}))?")
 _HOLDERS = 12  # of transactions, through a pooler: one of several processes is to have some in each
 
 # A host that has gone, or a network that lets nothing through, ends a query after a minute: after 30 s of
@@ -31,16 +26,13 @@ _SILENCE = {
 
 
 class ExternalServer(Server):
-    """The server that the ANN_BENCHMARKS_PG_ variables name, or that of a shard."""
+    """The server that the ANN_BENCHMARKS_PG_ variables name."""
 
-    def __init__(self, place: Mapping[str, str] | None = None) -> None:
-        """Take the host, and the port where it is not libpq's; None: those of the variables."""
-        self._place = place
-        self._is_checked = False
+    _is_checked = False
 
     def start(self, settings: Mapping[str, str]) -> None:
         """Start the system's service if the user has chosen that, and check that sessions can be used."""
-        if self._place is None and starts_service():
+        if starts_service():
             command = ["service", "postgresql", "start"]
             try:
                 subprocess.run(command, check=True, capture_output=True, text=True)
@@ -58,7 +50,7 @@ class ExternalServer(Server):
         """Leave it as it is: what a session cannot set is refused when the index is made."""
 
     def connection_parameters(self) -> dict[str, Any]:
-        return {**_SILENCE, **connection_parameters(), **(self._place or {})}
+        return {**_SILENCE, **connection_parameters()}
 
     @property
     def data_folder(self) -> Path | None:
@@ -101,40 +93,3 @@ def _check_writable(connection: psycopg.Connection[Any]) -> None:
             f"user '{connection.info.user}' has default_transaction_read_only on, and a table is to be made:"
             f" name another in {PREFIX}USER, or allow it to write"
         )
-
-
-def shard_hosts() -> list[ExternalServer]:
-    """Return the servers that the variable names, none where it is not set; PostgresError says what is wrong.
-
-    User, password and database are those of the external server's variables.
-    """
-    text = variable("SHARD_HOSTS", longest=_LONGEST)
-    places = [_read(word.strip()) for word in text.split(",")] if text else []
-    if twice := [place for place in places if places.count(place) > 1]:
-        name = ":".join(twice[0].values())
-        raise PostgresError(f"{SHARD_HOSTS} names {name} twice: each shard has a server of its own")
-    return [ExternalServer(place) for place in places]
-
-
-def hosts_of(count: int) -> list[ExternalServer]:
-    """Return the servers of this number of shards, none where the shards are servers of our own."""
-    hosts = shard_hosts()
-    if hosts and count > len(hosts):
-        raise PostgresError(f"{SHARD_HOSTS} names {len(hosts)} of {count} servers: name all, or have fewer")
-    if not hosts and count > _MOST_OF_ONE_MACHINE:
-        raise PostgresError(
-            f"{count} shards are too many servers for one machine, which has {_MOST_OF_ONE_MACHINE} at most:"
-            f" name servers that run already in {SHARD_HOSTS}, or have fewer"
-        )
-    return hosts[:count]
-
-
-def _read(word: str) -> dict[str, str]:
-    found = _PLACE.fullmatch(word)
-    if found is None or not 0 < int(found["port"] or 1) < 2**16:
-        raise PostgresError(
-            f"'{word:.80}' in {SHARD_HOSTS} must be a server: write HOST or HOST:PORT, with commas between"
-            " them, and an IPv6 address in brackets"
-        )
-    place = {"host": found["address"] or found["host"]}
-    return place | ({"port": found["port"]} if found["port"] else {})

@@ -99,11 +99,6 @@ def overridden_settings(connection: psycopg.Connection[Any]) -> dict[str, str]:
     return dict(connection.execute(_OVERRIDDEN, [list(SESSION_SETTINGS)]).fetchall())
 
 
-def settings_elsewhere(connection: psycopg.Connection[Any]) -> dict[str, str]:
-    """Return what a session of the same user has to be given that is not opened by connect()."""
-    return {name: SESSION_SETTINGS[name] for name in overridden_settings(connection) if "." not in name}
-
-
 def backend_of(connection: psycopg.Connection[Any]) -> int:
     """Return the process id of the backend: what libpq knows may be a number that a pooler has made up."""
     row = connection.execute("SELECT pg_backend_pid()").fetchone()

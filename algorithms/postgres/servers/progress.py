@@ -14,10 +14,9 @@ from . import Server
 _POLL_SECONDS = 0.5
 _PERCENT = re.compile(r" \((\d+) %\)$")  # how VectorChord reports the progress of its clustering
 _INDEX = (
-    "SELECT phase, tuples_done, tuples_total, blocks_done, blocks_total, pg_database_size(datid)"
+    "SELECT phase, tuples_done, tuples_total, blocks_done, blocks_total"
     " FROM pg_stat_progress_create_index WHERE pid = %s"
 )
-_SIZE = "SELECT pg_database_size(current_database())"
 
 
 def progress_bar(total: int, doing: str, done: int = 0) -> "tqdm[Any]":
@@ -28,19 +27,14 @@ def progress_bar(total: int, doing: str, done: int = 0) -> "tqdm[Any]":
 
 
 @contextmanager
-def index_progress(server: Server, backend: int, rows: int, disk_bytes: int = 0) -> Iterator[None]:
-    """Show how far the CREATE INDEX of another connection's backend has come, phase by phase.
-
-    An access method may count nothing while its workers build, or while it writes what they have built. Then
-    the bar goes by what was written of `disk_bytes`, the index's estimated size; 0 if that is unknown.
-    """
+def index_progress(server: Server, backend: int, rows: int) -> Iterator[None]:
+    """Show how far the CREATE INDEX of another connection's backend has come, phase by phase."""
     bar = progress_bar(rows, "building index")
     if bar.disable:
         yield
         return
     done = threading.Event()
-    arguments = (server, backend, bar, done, disk_bytes)
-    watcher = threading.Thread(target=_watch, args=arguments, daemon=True)
+    watcher = threading.Thread(target=_watch, args=(server, backend, bar, done), daemon=True)
     watcher.start()
     try:
         yield
@@ -50,23 +44,18 @@ def index_progress(server: Server, backend: int, rows: int, disk_bytes: int = 0)
         bar.close()
 
 
-def _watch(server: Server, backend: int, bar: "tqdm[Any]", done: threading.Event, disk_bytes: int) -> None:
+def _watch(server: Server, backend: int, bar: "tqdm[Any]", done: threading.Event) -> None:
     phase, rows = "", int(bar.total or 0)
     try:
         with server.connect() as connection:
-            # The new index itself is not yet visible here, the folder of its files is.
-            before = connection.execute(_SIZE).fetchone()
             while not done.wait(_POLL_SECONDS):
                 row = connection.execute(_INDEX, [backend]).fetchone()
-                if row is None or before is None:
+                if row is None:
                     continue
-                name, *counts, size = row
+                name, *counts = row
                 percent = _PERCENT.search(name)
                 name = _PERCENT.sub("", name)
                 share = int(percent[1]) / 100 if percent else _share(rows, *counts)
-                if share == 1 and disk_bytes:
-                    name = f"{name.partition(':')[0]}, by size on disk"
-                    share = min(max(size - before[0], 0) / disk_bytes, 1.0)
                 if name != phase:
                     phase = name
                     bar.reset()

@@ -16,7 +16,7 @@ from .. import environment
 from ..errors import PostgresError
 from ..settings import MOST_CONNECTIONS, current_setting
 from . import Server, chosen_build, chosen_programs
-from .external import ExternalServer, shard_hosts
+from .external import ExternalServer
 from .installation import extension_version
 from .libpq import overridden_settings, unset_connection
 from .programs import built_version
@@ -43,7 +43,7 @@ def facts_of(server: Server, connection: psycopg.Connection[Any]) -> dict[str, A
     ).fetchall()
     return {
         "server": "external",
-        "server_address": address_text(connection),
+        "server_address": f"{connection.info.host or 'its socket'}:{connection.info.port}",
         "given_settings": _given(),
         "server_settings": json.dumps(dict(rows)),
         "overridden_settings": json.dumps(overridden_settings(connection)),
@@ -57,7 +57,10 @@ def known_facts(extensions: Sequence[str]) -> dict[str, Any]:
     """
     programs = chosen_programs()
     if programs is None:
-        return external_facts(ExternalServer(), extensions)
+        server = ExternalServer()
+        server.start({})
+        with server.connect() as connection:
+            return {**facts_of(server, connection), **_offered_versions(connection, extensions)}
     found = {"postgres": built_version(programs.parent)}
     for name in extensions:
         if version := extension_version(programs, name):
@@ -65,30 +68,15 @@ def known_facts(extensions: Sequence[str]) -> dict[str, Any]:
     return {**_read_own_facts(), **{f"{name}_version": version for name, version in found.items()}}
 
 
-def offered_versions(connection: psycopg.Connection[Any], extensions: Sequence[str]) -> dict[str, str]:
+def _offered_versions(connection: psycopg.Connection[Any], extensions: Sequence[str]) -> dict[str, str]:
     """Return the versions of the server and of its extensions, created or not."""
     offered = connection.execute(
-        "SELECT 'postgres', current_setting('server_version') UNION ALL"
-        " SELECT name, COALESCE(installed_version, default_version) FROM pg_available_extensions"
-        " WHERE name = ANY(%s) ORDER BY 1",
+        "SELECT 'postgres_version', current_setting('server_version') UNION ALL"
+        " SELECT name || '_version', COALESCE(installed_version, default_version) FROM"
+        " pg_available_extensions WHERE name = ANY(%s) ORDER BY 1",
         [list(extensions)],
     ).fetchall()
     return dict(offered)
-
-
-def address_text(connection: psycopg.Connection[Any]) -> str:
-    """Write where a server is."""
-    info = connection.info
-    return f"{info.host or 'its socket'}:{info.port}"
-
-
-def external_facts(server: Server, extensions: Sequence[str]) -> dict[str, Any]:
-    """Return the same of somebody else's server."""
-    server.start({})
-    with server.connect() as connection:
-        versions = offered_versions(connection, extensions)
-        facts = facts_of(server, connection)
-    return {**facts, **{f"{name}_version": version for name, version in versions.items()}}
 
 
 def _read_own_facts() -> dict[str, Any]:
@@ -119,19 +107,17 @@ def check_parking() -> None:
     Also where the memory that contenders share is not given as a size.
     """
     environment.ram_bytes()
-    others = shard_hosts()
-    # The account of a server of our own may.
-    if chosen_programs() is None and (not others or environment.variable("HOST")):
-        others.append(ExternalServer())
-    for server in others:
-        server.start({})
-        with server.connect() as connection:
-            if current_setting(connection, "is_superuser") != "on":
-                raise PostgresError(
-                    f"user '{connection.info.user}' may not park an index while others have their turn:"
-                    f" name a superuser in {environment.PREFIX}USER (or ALTER ROLE ... SUPERUSER), or leave"
-                    " rounds out"
-                )
+    if chosen_programs() is not None:
+        return  # the account of a server of our own may
+    server = ExternalServer()
+    server.start({})
+    with server.connect() as connection:
+        if current_setting(connection, "is_superuser") != "on":
+            raise PostgresError(
+                f"user '{connection.info.user}' may not park an index while others have their turn:"
+                f" name a superuser in {environment.PREFIX}USER (or ALTER ROLE ... SUPERUSER), or leave"
+                " rounds out"
+            )
 
 
 def _taken_by_server() -> int | None:

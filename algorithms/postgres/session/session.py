@@ -6,7 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -47,25 +47,15 @@ class SessionFacts:
 
 
 @dataclass
-class AnswerMeans:
-    """Means of what is counted in the answers that are read: by name, the sum of values and their number."""
+class PayloadSize:
+    """The bytes of what answers have beside their ids, and the number of these answers."""
 
-    sums: dict[str, tuple[float, int]] = field(default_factory=dict)
-
-    def add(self, name: str, value: float, answers: int = 1) -> None:
-        """Count the value of an answer, or the sum of several."""
-        before, number = self.sums.get(name, (0, 0))
-        self.sums[name] = before + value, number + answers
-
-    def taken(self) -> "AnswerMeans":
-        """Return what was counted, and begin anew."""
-        found = AnswerMeans(self.sums)
-        self.sums = {}
-        return found
+    total: int = 0
+    answers: int = 0
 
     def facts(self) -> dict[str, float]:
-        """Return what is stored: the means."""
-        return {name: value / number for name, (value, number) in self.sums.items()}
+        """Return what is stored: the mean."""
+        return {"payload_bytes": self.total / self.answers} if self.answers else {}
 
 
 class PreparedSession:
@@ -124,7 +114,7 @@ class QuerySession(PreparedSession):
         super().__init__(statement.parameters, CLIENT_APPLICATION, statement.extensions)
         self._statement, self.has_filter = statement, statement.has_filter
         self.encode, self.formats = statement.encoder(), statement.formats
-        self.counted = AnswerMeans()
+        self.payload = PayloadSize()  # of the answers that were decoded
         self.prepare(STATEMENT, statement.sql)
         self._set(statement.settings)
         plan = self.plan(statement.example, statement.example_values)
@@ -169,7 +159,7 @@ class QuerySession(PreparedSession):
         Nothing but sending, waiting and two readings of the clock happens between two queries: they are
         encoded before, answers decoded after, and the garbage collector waits.
         """
-        self.counted.taken()  # what is stored is of the last queries, and of no warm-up
+        self.payload = PayloadSize()  # what is stored is of the last queries, and of no warm-up
         execute, clock, formats = self.execute, time.perf_counter, self.formats
         encoded = [tuple(map(bytes, self.encode(query))) for query in queries]
         results: list[pq.abc.PGresult] = []
@@ -196,7 +186,8 @@ class QuerySession(PreparedSession):
         self._statement.check_rows(result.ntuples)
         if self._statement.has_payload:
             value = result.get_value
-            self.counted.add("payload_bytes", sum(len(value(row, 1) or b"") for row in range(result.ntuples)))
+            self.payload.total += sum(len(value(row, 1) or b"") for row in range(result.ntuples))
+            self.payload.answers += 1
         values = [result.get_value(row, 0) for row in range(result.ntuples)]
         if not all(values):
             raise PostgresError("an answer has NULL in place of an id: each row needs one")

@@ -57,8 +57,7 @@ class StatisticsView:
     """Statistics of one relation, of versions from `first` to below `before`.
 
     Each line of `text` has a name and an expression. They are totals since the statistics began, or `levels`.
-    With `is_stored`, each point has what a query added to them. With `panel`, the dashboard draws them under
-    this title; it has panels of its own for those that it knows.
+    With `is_stored`, each point has what a query added to them.
     """
 
     relation: str
@@ -67,7 +66,6 @@ class StatisticsView:
     before: int = 10**9
     levels: bool = False
     is_stored: bool = False
-    panel: str = ""
 
     @property
     def statistics(self) -> dict[str, str]:
@@ -138,18 +136,6 @@ VIEWS = (
         checkpoint_write_seconds  write_time / 1000
         checkpoint_sync_seconds   sync_time / 1000
         checkpoint_bytes          buffers_written * current_setting('block_size')::int8""", first=170000),
-    StatisticsView(
-        "pg_stat_replication",
-        f"replication_lag_bytes max({_LOG_POSITION} - (replay_lsn - '0/0'))",
-        levels=True,
-        panel="replication lag (bytes)",
-    ),
-    StatisticsView(
-        "pg_stat_replication",
-        "replication_lag_seconds max(extract(epoch FROM replay_lag))",
-        levels=True,
-        panel="replication lag (s)",
-    ),
     StatisticsView("pg_stat_bgwriter", """
         bgwriter_buffers   buffers_clean
         buffers_allocated  buffers_alloc"""),

@@ -19,7 +19,6 @@ from ..servers import Server
 from ..servers.libpq import connect
 from ..servers.machine import ServerProcesses, busy_share, machine_cpu, server_processes
 from ..settings import shared_buffers
-from . import counters
 from .counters import REPORT_SECONDS, SHARED_MEMORY_VERSION, VIEWS, CounterReader, WaitSampler, shares
 
 _T = TypeVar("_T")
@@ -205,13 +204,6 @@ class PostgresStatistics:
         except (psycopg.Error, PostgresError, psutil.Error, OSError, ValueError):
             self._lose()
             return {}
-
-    @property
-    def panels(self) -> dict[str, str]:
-        """The titles under which the dashboard draws names that it has no panel for."""
-        return {
-            PREFIX + name: view.panel for view in counters.VIEWS if view.panel for name in view.statistics
-        }
 
     @property
     def is_local(self) -> bool:

@@ -4,12 +4,11 @@ from typing import Any
 
 from .attributed import AttributedColumn, attribute_kinds, partition_name
 from .column import METRICS, Column, row_of_an_array
-from .fixed import BitColumn, FixedColumn, SetColumn, VectorColumn
+from .fixed import BitColumn, SetColumn, VectorColumn
 from .kinds import KINDS, ColumnKind, NamedAttribute, NamedAttributes, SmallLabelsKind, quoted
-from .sparse import SparseColumn, is_sparse
 
 __all__ = [
-    "KINDS", "METRICS", "AttributedColumn", "BitColumn", "Column", "ColumnKind", "FixedColumn",
+    "KINDS", "METRICS", "AttributedColumn", "BitColumn", "Column", "ColumnKind",
     "NamedAttribute", "NamedAttributes", "SetColumn", "SmallLabelsKind", "VectorColumn",
     "attribute_kinds", "column_of", "partition_name", "quoted", "row_of_an_array",
 ]  # fmt: skip
@@ -17,8 +16,6 @@ __all__ = [
 
 def column_of(train: Any, metric: str) -> Column:
     """Return the column for a training set: rows of numbers or bits, (rows, dimension), or a list of sets."""
-    if is_sparse(train):
-        return SparseColumn.fit(train)
     if isinstance(train, list):
         return SetColumn.fit(train)
     return (BitColumn if metric in BitColumn.metrics else VectorColumn)(train.shape[1])

@@ -5,14 +5,12 @@ A table with texts is larger by about 1 KB a row, and so another one than that w
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..errors import PostgresError
-from .column import ALONE, Beside, Column, RowEncoder, row_of_an_array
-from .fixed import FixedColumn
+from .column import Column, RowEncoder, row_of_an_array
 from .kinds import KINDS, ColumnKind, FixedKind, NamedAttribute, NamedAttributes, kind_of, quoted
 
 TEXT, VECTOR = "text", "vector"  # what a query can return beside the id
@@ -92,17 +90,19 @@ class AttributedColumn(Column):
         """Whether every vector fits a page with what is beside it."""
         return self._column.is_plain and Column.is_plain.fget(self)  # type: ignore[attr-defined]
 
-    def source_bytes(self, train: Any) -> int:
-        return self._column.source_bytes(train)
+    @property
+    def layout(self) -> np.dtype[Any]:
+        return self._column.layout
 
-    def row_encoder(
-        self, rows: int, where: Callable[[int], str] = row_of_an_array, beside: Beside = ALONE
-    ) -> RowEncoder:
+    def begin(self, out: np.ndarray[Any, Any]) -> None:
+        self._column.begin(out)
+
+    def row_encoder(self, rows: int, where: Callable[[int], str] = row_of_an_array) -> RowEncoder:
         fixed = [kind for kind in self._kinds if isinstance(kind, FixedKind)]
-        if isinstance(self._column, FixedColumn) and len(fixed) == len(self._kinds):
-            return self._column.row_encoder(rows, where, fixed_beside(self._attributes, fixed, where))
-        alone = self._column.row_encoder(rows, where, Beside(len(self._kinds)))
-        return JoinedRowEncoder(alone, self._attributes, self._kinds, where)
+        if len(fixed) == len(self._kinds):
+            beside = [*zip(self._attributes, fixed, strict=True)]
+            return RowEncoder(self._column, rows, where, beside)
+        return JoinedRowEncoder(self._column, rows, where, self._attributes, self._kinds)
 
     def parameter_encoder(self) -> Callable[[Any], bytes | bytearray]:
         return self._column.parameter_encoder()
@@ -116,44 +116,28 @@ def partition_name(table: str, number: int) -> str:
     return f"{table}_part{number}"
 
 
-def fixed_beside(
-    attributes: Sequence[NamedAttribute], kinds: Sequence[FixedKind], where: Callable[[int], str]
-) -> Beside:
-    """Return attributes that all take eight bytes as fields of each row: NumPy encodes whole blocks."""
-    fields = []
-    for place in range(len(kinds)):
-        fields += [(f"length_{place}", ">i4"), (f"attribute_{place}", ">i8")]
+class JoinedRowEncoder(RowEncoder):
+    """Puts attributes of any length behind each row."""
 
-    def fill(rows: np.ndarray[Any, Any], first_id: int) -> None:
-        for place, (attribute, kind) in enumerate(zip(attributes, kinds, strict=True)):
-            values = attribute.block(first_id, first_id + len(rows))
-            rows[f"length_{place}"] = 8
-            rows[f"attribute_{place}"] = kind.checked(values, lambda row: where(first_id + row))
+    def __init__(
+        self,
+        column: Column,
+        rows: int,
+        where: Callable[[int], str],
+        attributes: Sequence[NamedAttribute],
+        kinds: Sequence[ColumnKind],
+    ) -> None:
+        super().__init__(column, rows, where, further=len(kinds))
+        self._attributes, self._kinds = attributes, kinds
 
-    return Beside(len(kinds), tuple(fields), fill)
-
-
-@dataclass(frozen=True)
-class JoinedRowEncoder:
-    """Attributes of any length, put behind each row that another encoder has made."""
-
-    alone: RowEncoder
-    attributes: Sequence[NamedAttribute]
-    kinds: Sequence[ColumnKind]
-    where: Callable[[int], str]
-
-    def encode(self, first_id: int, block: Any) -> memoryview:
-        """Return the rows with all that is beside them."""
-        return memoryview(b"".join(self.rows(first_id, block)))
-
-    def rows(self, first_id: int, block: Any) -> list[Any]:
-        """Return the pieces of all rows, one after the other."""
-        vectors = self.alone.rows(first_id, block)
-        columns: list[list[Any]] = [vectors]
-        for attribute, kind in zip(self.attributes, self.kinds, strict=True):
-            values = attribute.block(first_id, first_id + len(vectors))
-            columns.append(kind.pieces(values, lambda row: self.where(first_id + row)))
-        return [piece for row in zip(*columns, strict=True) for piece in row]
+    def encode(self, first: int, block: Any) -> memoryview:
+        """Return the rows with all that is behind them."""
+        content, size = super().encode(first, block), self._rows.itemsize
+        columns: list[list[Any]] = [[content[at : at + size] for at in range(0, len(content), size)]]
+        for attribute, kind in zip(self._attributes, self._kinds, strict=True):
+            values = attribute.block(first, first + len(block))
+            columns.append(kind.pieces(values, lambda row: self._where(first + row)))
+        return memoryview(b"".join([piece for row in zip(*columns, strict=True) for piece in row]))
 
 
 def attribute_kinds(

@@ -6,12 +6,12 @@ binary parameter is such bytes, without the length.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from ..errors import PostgresError
+from .kinds import FixedKind, NamedAttribute
 
 _LONGEST_PLAIN_BYTES = 8008  # of a value with its header, that fits a page with the row's
 
@@ -38,39 +38,53 @@ def row_of_an_array(row: int) -> str:
     return f"row {row} (from 0)"
 
 
-@dataclass(frozen=True)
-class Beside:
-    """What a row has behind its vector: a number of columns, some of them as `fields` of NumPy's.
+class RowEncoder:
+    """Encodes blocks of rows for a binary COPY of (id int4, embedding) and attributes, in one buffer."""
 
-    `fill` puts the values of the rows that begin with an id into these fields, where there are any.
-    """
+    def __init__(
+        self,
+        column: "Column",
+        rows: int,
+        where: Callable[[int], str],
+        beside: Sequence[tuple[NamedAttribute, FixedKind]] = (),
+        further: int = 0,
+    ) -> None:
+        """Make room for blocks of up to `rows` rows, which `where` names, by their ids, for an error.
 
-    columns: int = 0
-    fields: tuple[tuple[str, str], ...] = ()
-    fill: Callable[[np.ndarray[Any, Any], int], None] = lambda rows, first_id: None
+        `beside` are attributes that stand behind the vector; `further` is the number of those that others
+        put there.
+        """
+        self._where, self._beside, self._checked = where, beside, column.checker(rows, where)
+        self.id_of: Callable[[Any], Any] = lambda rows: rows  # of rows by their numbers
+        fields = [(f"{name}_{at}", kind) for at in range(len(beside))
+                  for name, kind in (("length", ">i4"), ("attribute", ">i8"))]  # fmt: skip
+        head = [("columns", ">i2"), ("id_length", ">i4"), ("id", ">i4"), ("length", ">i4")]
+        self._rows = np.zeros(rows, [*head, ("value", column.layout), *fields])
+        self._rows["columns"], self._rows["id_length"] = 2 + len(beside) + further, 4
+        self._rows["length"] = column.layout.itemsize
+        column.begin(self._rows["value"])
+        self._values = self._rows["value"]["values"]
 
-
-ALONE = Beside()
-
-
-class RowEncoder(Protocol):
-    """Encodes blocks of rows for a binary COPY of (id int4, embedding), and what is beside it."""
-
-    def encode(self, first_id: int, block: Any) -> memoryview:
-        """Return the bytes of the rows, valid until the next call; their ids count up from `first_id`.
+    def encode(self, first: int, block: np.ndarray[Any, Any]) -> memoryview:
+        """Return the rows of `block`, (n, dimension), from this number on; valid until the next call.
 
         Raises PostgresError for a value that the column cannot hold, so that the server never sees it.
         """
-
-    def rows(self, first_id: int, block: Any) -> list[Any]:
-        """Return the bytes of each row by itself, likewise."""
+        rows = self._rows[: len(block)]
+        self._values[: len(block)] = self._checked(first, block)
+        rows["id"] = self.id_of(np.arange(first, first + len(block)))
+        for at, (attribute, kind) in enumerate(self._beside):
+            values = attribute.block(first, first + len(block))
+            rows[f"length_{at}"] = 8
+            rows[f"attribute_{at}"] = kind.checked(values, lambda row: self._where(first + row))
+        return rows.view(np.uint8).data
 
 
 class Column(ABC):
     """A type with the dimension of its values; it is compared by value, and passed to other processes.
 
-    To add a type, subclass this, or FixedColumn where all values take the same number of bytes, and have
-    PostgresANN.column_of return it.
+    All values have one layout: fields that are alike in all, then `values`. To add a type, subclass this, and
+    have PostgresANN.column_of return it.
     """
 
     type_name: str  # in SQL
@@ -109,8 +123,25 @@ class Column(ABC):
 
     @property
     @abstractmethod
+    def layout(self) -> np.dtype[Any]:
+        """The bytes of a value in PostgreSQL's binary format, as a NumPy type."""
+
+    @abstractmethod
+    def begin(self, out: np.ndarray[Any, Any]) -> None:
+        """Fill in the fields of `out`, (n,) of the layout, that all values have alike."""
+
+    def values_of(self, block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Return rows, (n, dimension), as the layout's `values` take them."""
+        return block
+
+    def checker(self, rows: int, where: Callable[[int], str]) -> Callable[[int, Any], np.ndarray[Any, Any]]:
+        """Return what makes blocks of up to `rows` rows values, and refuses what the column cannot hold."""
+        return lambda first, block: self.values_of(block)
+
+    @property
     def value_bytes(self) -> int:
-        """Bytes of a value in a row, with its header; on average, where they differ."""
+        """Bytes of a value in a row: in its binary format it has all but the length."""
+        return self.layout.itemsize + 4
 
     @property
     def row_bytes(self) -> int:
@@ -126,15 +157,9 @@ class Column(ABC):
         """Return a training set, or queries, as rows that have a shape and are read by range."""
         return train
 
-    def source_bytes(self, train: Any) -> int:
-        """Bytes of a row of the training set, where it is read from; on average, where they differ."""
-        return int(train.shape[1] * np.dtype(train.dtype).itemsize)
-
-    @abstractmethod
-    def row_encoder(
-        self, rows: int, where: Callable[[int], str] = row_of_an_array, beside: Beside = ALONE
-    ) -> RowEncoder:
+    def row_encoder(self, rows: int, where: Callable[[int], str] = row_of_an_array) -> RowEncoder:
         """Return what encodes blocks of up to `rows` rows; `where` names a row, by its id, for an error."""
+        return RowEncoder(self, rows, where)
 
     @abstractmethod
     def parameter_encoder(self) -> Callable[[Any], bytes | bytearray]:

@@ -1,4 +1,4 @@
-"""Types of fixed length, whose blocks NumPy encodes as a whole: pgvector's `vector` and `halfvec`, and `bit`.
+"""The types of columns: pgvector's `vector` and `halfvec`, and `bit`.
 
 A `vector` is sent as int16 dimensions, int16 zero, then float4 values, a `halfvec` with float2 values, all
 big-endian (pgvector's vector_send, halfvec_send). A `bit`, which pgvector compares by Hamming's and Jaccard's
@@ -14,82 +14,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import PostgresError
-from .column import ALONE, Beside, Column, row_of_an_array
-
-
-class FixedColumn(Column):
-    """A type with a layout: fields that all values have alike, then `values`."""
-
-    @property
-    def layout(self) -> np.dtype[Any]:
-        """The bytes of a value in PostgreSQL's binary format, as a NumPy type."""
-        raise NotImplementedError
-
-    def begin(self, out: np.ndarray[Any, Any]) -> None:
-        """Fill in the fields of `out`, (n,) of the layout, that all values have alike."""
-        raise NotImplementedError
-
-    def values_of(self, block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return rows, (n, dimension), as the layout's `values` take them."""
-        return block
-
-    @property
-    def value_bytes(self) -> int:
-        """Bytes of a value in a row: in its binary format it has all but the length."""
-        return self.layout.itemsize + 4
-
-    def row_encoder(
-        self, rows: int, where: Callable[[int], str] = row_of_an_array, beside: Beside = ALONE
-    ) -> "FixedRowEncoder":
-        return FixedRowEncoder(self, rows, where, beside)
-
-
-class FixedRowEncoder:
-    """Encodes blocks into one buffer that is used again and again."""
-
-    def __init__(self, column: FixedColumn, rows: int, where: Callable[[int], str], beside: Beside) -> None:
-        self._column, self._where, self._beside = column, where, beside
-        layout = column.layout
-        self._rows = np.zeros(
-            rows,
-            dtype=[
-                ("columns", ">i2"),
-                ("id_length", ">i4"),
-                ("id", ">i4"),
-                ("length", ">i4"),
-                ("value", layout),
-                *beside.fields,
-            ],
-        )
-        self._rows["columns"], self._rows["id_length"] = 2 + beside.columns, 4
-        self._rows["length"] = layout.itemsize
-        column.begin(self._rows["value"])
-        self._values = self._rows["value"]["values"]
-
-    def encode(self, first_id: int, block: np.ndarray[Any, Any]) -> memoryview:
-        """Return the rows of `block`, (n, dimension), valid until the next call."""
-        rows = self._rows[: len(block)]
-        self._values[: len(block)] = self.checked(first_id, block)
-        rows["id"] = np.arange(first_id, first_id + len(block))
-        if self._beside.fields:
-            self._beside.fill(rows, first_id)
-        return rows.view(np.uint8).data
-
-    def rows(self, first_id: int, block: np.ndarray[Any, Any]) -> list[Any]:
-        """Return each row of `block` by itself, valid until the next call."""
-        content, size = self.encode(first_id, block), self._rows.itemsize
-        return [content[start : start + size] for start in range(0, len(content), size)]
-
-    def checked(self, first_id: int, block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return the block as the column's values; PostgresError for one that it cannot hold."""
-        return self._column.values_of(block)
-
+from .column import Column
 
 _ELEMENTS: dict[str, np.dtype[Any]] = {"vector": np.dtype(np.float32), "halfvec": np.dtype(np.float16)}
 
 
 @dataclass(frozen=True)
-class VectorColumn(FixedColumn):
+class VectorColumn(Column):
     """Values of 4 bytes, or of 2 as `halfvec`."""
 
     dimension: int
@@ -110,11 +41,32 @@ class VectorColumn(FixedColumn):
     def begin(self, out: np.ndarray[Any, Any]) -> None:
         out["dimension"] = self.dimension
 
-    def row_encoder(
-        self, rows: int, where: Callable[[int], str] = row_of_an_array, beside: Beside = ALONE
-    ) -> "VectorRowEncoder":
-        """Return what encodes blocks of up to `rows` rows of any real type."""
-        return VectorRowEncoder(self, rows, where, beside)
+    def checker(self, rows: int, where: Callable[[int], str]) -> Callable[[int, Any], np.ndarray[Any, Any]]:
+        """Return what refuses infinity, NaN, and what is too large for the type."""
+        native = np.empty((rows, self.dimension), self.element)  # in the machine's own order of bytes
+        bits = native.view(f"u{self.element.itemsize}")
+        # Shifted by the sign bit, all finite numbers are below infinity, and NaN is above it.
+        infinity = (np.full(1, np.inf, self.element).view(bits.dtype) << 1)[0]
+
+        def checked(first: int, block: Any) -> np.ndarray[Any, Any]:
+            values = native[: len(block)]
+            with np.errstate(over="ignore"):  # found below
+                values[:] = block
+            if np.max(bits[: len(block)] << 1, initial=0) >= infinity:
+                row, column = np.argwhere(~np.isfinite(values))[0]
+                raise self._refusal(block[row, column], where(first + int(row)))
+            return values
+
+        return checked
+
+    def _refusal(self, value: Any, place: str) -> PostgresError:
+        kind = self.type_name
+        if np.isfinite(value):
+            remedy = "scale the vectors" if kind == "vector" else "use vector, or scale the vectors"
+            most = np.finfo(self.element).max
+            return PostgresError(f"{place} has {value}, a {kind} holds up to {most:g}: {remedy}")
+        name = "NaN" if np.isnan(value) else "infinity"
+        return PostgresError(f"{place} has {name}, which a {kind} cannot hold: mend or remove the row")
 
     def parameter_encoder(self) -> Callable[[Any], bytearray]:
         """Return what encodes one vector after the other, in the same buffer."""
@@ -133,40 +85,8 @@ class VectorColumn(FixedColumn):
         return "[" + ",".join(map(str, np.asarray(row, dtype=np.float32).tolist())) + "]"
 
 
-class VectorRowEncoder(FixedRowEncoder):
-    """Checks the values before they are encoded."""
-
-    def __init__(self, column: VectorColumn, rows: int, where: Callable[[int], str], beside: Beside) -> None:
-        """Make room for a block in the machine's own order of bytes."""
-        super().__init__(column, rows, where, beside)
-        self._type = column.type_name
-        self._native = np.empty((rows, column.dimension), dtype=column.element)
-        self._bits = self._native.view(f"u{column.element.itemsize}")
-        # Shifted by the sign bit, all finite numbers are below infinity, and NaN is above it.
-        self._infinity = (np.full(1, np.inf, column.element).view(self._bits.dtype) << 1)[0]
-
-    def checked(self, first_id: int, block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return the values; PostgresError for infinity, NaN, and what is too large for the type."""
-        values = self._native[: len(block)]
-        with np.errstate(over="ignore"):  # found below
-            values[:] = block
-        if np.max(self._bits[: len(block)] << 1, initial=0) >= self._infinity:
-            self._refuse(first_id, block, values)
-        return values
-
-    def _refuse(self, first_id: int, block: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> None:
-        row, column = np.argwhere(~np.isfinite(values))[0]
-        value, place = block[row, column], self._where(first_id + int(row))
-        if np.isfinite(value):
-            most = np.finfo(values.dtype).max
-            remedy = "scale the vectors" if self._type == "vector" else "use vector, or scale the vectors"
-            raise PostgresError(f"{place} has {value}, a {self._type} holds up to {most:g}: {remedy}")
-        kind = "NaN" if np.isnan(value) else "infinity"
-        raise PostgresError(f"{place} has {kind}, which a {self._type} cannot hold: mend or remove the row")
-
-
 @dataclass(frozen=True)
-class BitColumn(FixedColumn):
+class BitColumn(Column):
     """Rows of bools, or of numbers that are 0 where a bit is."""
 
     dimension: int

@@ -13,7 +13,6 @@ import psycopg
 
 from .. import catalog
 from ..catalog import LoadedTable, relation_bytes
-from ..environment import load_option
 from ..errors import PostgresError
 from ..servers import Server
 from ..servers.progress import progress_bar
@@ -35,15 +34,9 @@ class LoadOptions:
     threads: int | None = None  # connections
     chunk_rows: int | None = None  # rows of a transaction
 
-    def __post_init__(self) -> None:
-        for value, option in ((self.threads, "--load-threads"), (self.chunk_rows, "--chunk-size")):
-            if value is not None and value < 1:
-                raise PostgresError(f"{option} is {value}: give a whole number from 1 on")
-
     def completed(self, rows: int, row_bytes: int) -> tuple[int, int]:
         """Return connections and rows of a transaction; `row_bytes` are those of a row on its way."""
-        threads = self.threads or load_option("LOAD_THREADS") or 1
-        chunk_rows = self.chunk_rows or load_option("CHUNK_SIZE")
+        threads, chunk_rows = self.threads or 1, self.chunk_rows
         if chunk_rows is None:
             is_whole = threads == 1 and rows * row_bytes <= _WHOLE_BYTES
             share = -(-rows // threads)  # so that each connection has something to do

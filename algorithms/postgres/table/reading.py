@@ -161,7 +161,7 @@ class _OpenTable:
             vectors = [name for name, (_, kind) in self._types.items() if kind in WRITERS]
             more = f"; columns with vectors: {', '.join(vectors)}" if vectors else ""
             where = f"column {source.column} of {self._table}"
-            raise PostgresError(f"{where} is of type {self._kind}: name a vector{more}")
+            raise PostgresError(f"{where} is of type {self._kind}, which is not read: name a vector{more}")
         self._attributes = [(name, self._cast(name)) for name in source.attributes]
 
     def _row(self, query: str, *values: Any) -> Any:

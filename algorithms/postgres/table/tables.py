@@ -15,7 +15,6 @@ from psycopg import pq
 from ..errors import PostgresError
 from ..settings import current_setting
 from . import Column, row_of_an_array
-from .sparse import is_sparse
 
 PAGE = 8192
 # Rows are frozen when about this much has been added to the table: as long as it is in memory, and before a
@@ -40,27 +39,20 @@ _REPORT_MS = 500  # how often a connection that waits for the server calls `adva
 def fingerprint(train: Any) -> str:
     """Hash shape, type and rows: all of them up to 2 GiB, else 4,096 blocks of 64 evenly spaced.
 
-    `train` has a shape, a dtype or the bounds of sparse rows, and rows by range, and may be larger than
-    memory. A method `fingerprint` of its own takes precedence.
+    `train` has a shape, a dtype and rows by range, and may be larger than memory. A method `fingerprint` of
+    its own takes precedence.
     """
     if callable(own := getattr(train, "fingerprint", None)) and (mark := own()):
         return str(mark)
     rows, dimension = train.shape
-    kind = "sparse" if is_sparse(train) else np.dtype(train.dtype).str
-    digest = hashlib.blake2b(f"{rows} {dimension} {kind}".encode(), digest_size=16)
-    if is_sparse(train):
-        digest.update(np.asarray(train.indptr, np.int64).data)
-        size_bytes = 8 * int(train.indptr[-1])
-    else:
-        size_bytes = rows * dimension * np.dtype(train.dtype).itemsize
+    kind = np.dtype(train.dtype)
+    digest = hashlib.blake2b(f"{rows} {dimension} {kind.str}".encode(), digest_size=16)
     starts, size = range(0, rows, _BLOCK_ROWS), _BLOCK_ROWS
-    if size_bytes > _HASHED_BYTES:
+    if rows * dimension * kind.itemsize > _HASHED_BYTES:
         spaced = np.linspace(0, max(rows - _SAMPLE_ROWS, 0), _SAMPLES, dtype=np.int64)
         starts, size = spaced.tolist(), _SAMPLE_ROWS
     for start in starts:
-        block = train[start : start + size]
-        for part in (block.indices, block.data) if is_sparse(block) else (block,):
-            digest.update(np.ascontiguousarray(part).data)
+        digest.update(np.ascontiguousarray(train[start : start + size]).data)
     return digest.hexdigest()
 
 
@@ -123,8 +115,7 @@ def copy_vectors(
     numbers = range(train.shape[0]) if numbers is None else numbers
     block_rows = max(1, _MESSAGE_BYTES // column.row_bytes)
     encoder = column.row_encoder(block_rows, getattr(train, "row_name", row_of_an_array))
-    if (numbered := getattr(train, "numbered", None)) is not None:
-        encoder = numbered(encoder)  # a shard: its ids are those of the whole training set
+    encoder.id_of = getattr(train, "id_of", encoder.id_of)  # those of a shard are of the whole training set
     libpq = connection.pgconn
     # A notice would be taken for the server's refusal below.
     libpq.exec_(b"SET LOCAL client_min_messages = error")
@@ -146,7 +137,7 @@ def copy_vectors(
 
     try:
         libpq.put_copy_data(COPY_HEADER)
-        for start, block in _blocks(train, numbers, block_rows, column.source_bytes(train)):
+        for start, block in _blocks(train, numbers, block_rows):
             libpq.put_copy_data(encoder.encode(start, block))
             while libpq.flush() and not is_refused(_REPORT_MS):
                 pass
@@ -169,8 +160,9 @@ def copy_vectors(
         )
 
 
-def _blocks(train: Any, numbers: range, block_rows: int, row_bytes: int) -> Iterator[tuple[int, Any]]:
-    at_once = max(1, _READ_BYTES // (row_bytes * block_rows)) * block_rows
+def _blocks(train: Any, numbers: range, block_rows: int) -> Iterator[tuple[int, Any]]:
+    block_bytes = train.shape[1] * np.dtype(train.dtype).itemsize * block_rows
+    at_once = max(1, _READ_BYTES // block_bytes) * block_rows
     for first in range(numbers.start, numbers.stop, at_once):
         rows = train[first : min(first + at_once, numbers.stop)]
         for start in range(0, len(rows), block_rows):

@@ -1,4 +1,4 @@
-"""Files of vectors, written from values in PostgreSQL's binary form while they arrive: NPY, or CSR."""
+"""Files of vectors, written from values in PostgreSQL's binary form while they arrive: NPY."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -112,54 +112,12 @@ class _DoubleArrayWriter(_ArrayWriter):
     width = 8
 
 
-class SparseWriter:
-    """Writes a .csr file: rows, columns and stored values, then bounds, columns and values of all rows."""
-
-    def __init__(self, folder: Path, needs_angles: bool) -> None:
-        self.path = folder / "vectors.csr"
-        self._needs_angles = needs_angles
-        self._dimension = -1
-        self._parts: tuple[IO[bytes], IO[bytes]] = (
-            (folder / "columns").open("w+b"),
-            (folder / "values").open("w+b"),
-        )
-        self._ends = [0]
-
-    def take(self, value: bytes) -> str:
-        """Take a value; where it cannot be used, return why, after "rows"."""
-        dimension, stored, _ = np.frombuffer(value[:12], ">i4").tolist()
-        if self._dimension < 0:
-            self._dimension = dimension
-        if dimension != self._dimension:
-            return OTHER_DIMENSION
-        if self._needs_angles and not stored:
-            return NO_ANGLE
-        columns, values = value[12 : 12 + 4 * stored], value[12 + 4 * stored :]
-        self._parts[0].write(np.frombuffer(columns, ">i4").astype("<i4").tobytes())
-        self._parts[1].write(np.frombuffer(values, ">f4").astype("<f4").tobytes())
-        self._ends.append(self._ends[-1] + stored)
-        return ""
-
-    def close(self) -> int:
-        """Put the parts together; return the number of rows."""
-        with self.path.open("wb") as file:
-            file.write(np.array([len(self._ends) - 1, self._dimension, self._ends[-1]], "<i8").tobytes())
-            file.write(np.array(self._ends, "<i8").tobytes())
-            for part in self._parts:
-                part.seek(0)
-                while piece := part.read(1 << 20):
-                    file.write(piece)
-                part.close()
-        return len(self._ends) - 1
-
-
 # By the type of the column.
-WRITERS: Mapping[str, Callable[[Path, bool], DenseWriter | SparseWriter]] = {
+WRITERS: Mapping[str, Callable[[Path, bool], DenseWriter]] = {
     "vector": DenseWriter,
     "halfvec": _HalfWriter,
     "bit": _BitWriter,
     "varbit": _BitWriter,
     "_float4": _ArrayWriter,
     "_float8": _DoubleArrayWriter,
-    "sparsevec": SparseWriter,
 }

@@ -1,14 +1,15 @@
 """The engine of Citus: a coordinator asks by a distributed table with a part on each shard.
 
-The parts are views of the shards' tables, so that Citus asks the same tables and indexes as other engines do.
-All servers are ours: a run creates the extension, makes the shards nodes of the coordinator, and drops all of
-it. The next run drops what one that was killed has left.
+The parts are views of the shards' tables, so that Citus asks the same tables and indexes as the client does.
+A run creates the extension, makes the shards nodes of the coordinator, and drops all of it. The next run
+drops what one that was killed has left.
 
 Citus' event trigger needs its library, which only loads when the server starts. A server without the library
 cannot drop anything while the extension is there.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import Any
@@ -20,47 +21,57 @@ from .. import catalog
 from ..errors import PostgresError, naming, refusal
 from ..servers import Server
 from ..servers.extension import LEFTOVERS as CITUS_SCHEMA
-from ..session.statement import load_libraries
+from ..session.session import QuerySession
+from ..session.statement import QueryStatement, changed, check_plan, load_libraries, set_and_check
+from ..statistics.counters import flush_statement
+from ..statistics.watch import ServerWatch
 from ..table import Column
-from .engines import CoordinatorEngine
-from .shard import FLUSH_VIEW, SETTINGS_VIEW, Shard
+from .citus_statement import FLUSH_TABLE, SETTINGS_TABLE, TABLE, CitusStatement, sent_queries
+from .engines import Engine, Neighbors
+from .shard import Shard
 
 CITUS = "citus"  # the extension and its library
-TABLE = f"{CITUS_SCHEMA}.distributed"  # also the name that the run locks on each server
-_SETTINGS_TABLE, _FLUSH_TABLE = f"{TABLE}_settings", f"{TABLE}_flushes"
 # A shard learns of nothing but its own parts, and nothing of a server changes for other sessions.
 _SETUP = (
     "SET citus.enable_metadata_sync = off; SET citus.enable_ddl_propagation = off;"
     " SET citus.enable_alter_role_set_propagation = off; SET citus.shard_replication_factor = 1"
 )
+# Citus plans each query anew, and refuses a plan that was made without its values.
+_OWN_SETTINGS = {"plan_cache_mode": "force_custom_plan", "citus.explain_all_tasks": "on"}
 
 
-class CitusEngine(CoordinatorEngine):
-    """Queries of a coordinator on a distributed table."""
+class CitusEngine(Engine):
+    """Queries of a coordinator on a distributed table; once for each, how the shards answer it is checked."""
 
-    table = TABLE
-    sends_cursors = False
-    # Citus plans each query anew, and refuses a plan that was made without its values.
-    own_settings = MappingProxyType({"plan_cache_mode": "force_custom_plan", "citus.explain_all_tasks": "on"})
+    server: Server
     _guards: Sequence[psycopg.Connection[Any]] = ()  # on each server, the coordinator's first
     _settings: Mapping[str, str] = MappingProxyType({})  # of the user on the shards now
-    _readings = (f"SELECT shard, name, value FROM {_SETTINGS_TABLE} WHERE name = ANY (%s)",)
-    _flushes = (f"SELECT done FROM {_FLUSH_TABLE}",)
+    _parts: Sequence[str] = ()
+    _explained: Any = None  # the last statement and its settings
 
-    @classmethod
-    def sent(cls, plan: Mapping[str, Any], parts: Sequence[str]) -> list[str]:
-        """Return what a plan sends to each shard; PostgresError where it does not send order and limit."""
-        sent = [str(task["Query"]) for job in _jobs(plan) for task in job["Tasks"]]
-        if len(sent) != len(parts):
-            raise PostgresError(f"Citus asks {len(sent)} of {len(parts)} shards")
-        if any(" ORDER BY " not in query or " LIMIT " not in query for query in sent):
-            raise PostgresError("Citus does not send order and limit, so that shards return all rows")
-        return [next(query for query in sent if f" {part} " in query) for part in parts]
+    def statement(
+        self, shards: Sequence[Shard], each: Sequence[QueryStatement], neighbors: Neighbors
+    ) -> QueryStatement:
+        """Return what clients send, once it is known how each shard answers what it is sent."""
+        settings = each[0].settings
+        self.use(shards, settings)
+        statement: CitusStatement = changed(
+            each[0],
+            CitusStatement,
+            parameters=self.server.connection_parameters(),
+            sql=neighbors.query(TABLE),
+            index=None,
+            settings={**settings, **_OWN_SETTINGS},
+            parts=tuple(self._parts),
+            shards=tuple(one.parameters for one in each),
+            shard_settings=settings,
+        )
+        if self._explained != (statement.sql, statement.settings):
+            self._explain(shards, statement)
+        return statement
 
-    def prepare(self, server: Server) -> tuple[str, ...]:
-        """Make sure that a server of ours has Citus; PostgresError for any other."""
-        if not server.is_ours:
-            raise PostgresError("Citus is set up on servers of our own only: use another --shard-engine")
+    def prepare(self, server: Server) -> None:
+        """Make sure that a server has Citus; PostgresError where it lacks it."""
         with server.connect() as connection:
             offered = connection.execute("SELECT FROM pg_available_extensions WHERE name = %s", [CITUS])
         if not offered.rowcount:
@@ -69,12 +80,9 @@ class CitusEngine(CoordinatorEngine):
                 " (docs/servers.md#citus), or use another --shard-engine"
             )
         server.preload(CITUS)
-        return (CITUS,)
 
     def open(self, shards: Sequence[Shard], column: Column) -> None:
         """Start the coordinator and make the distributed tables."""
-        for shard in shards:
-            shard.make_views()
         self.close()
         self._start()
         with self.server.explaining("preparing the coordinator"), self.server.connect() as connection:
@@ -100,7 +108,16 @@ class CitusEngine(CoordinatorEngine):
                 drop_citus(guard)
             guard.close()
 
-    def use(self, shards: Sequence[Shard], settings: Mapping[str, str], rows: int) -> None:
+    def watch(self, flush: Callable[[], None]) -> ServerWatch:
+        return ServerWatch(self.server, TABLE, None, flush)
+
+    def revive(self) -> None:
+        self.server.revive()
+
+    def forget(self) -> None:
+        self.facts, self._explained = {}, None
+
+    def use(self, shards: Sequence[Shard], settings: Mapping[str, str]) -> None:
         """Have new sessions on the shards run with these settings, which their user gets."""
         if settings == self._settings:
             return
@@ -110,6 +127,20 @@ class CitusEngine(CoordinatorEngine):
                 load_libraries(connection, self._extension.all_names)
                 _give(connection, settings)
         self._settings = dict(settings)
+
+    def _explain(self, shards: Sequence[Shard], statement: CitusStatement) -> None:
+        session = QuerySession(statement)
+        try:
+            sent = sent_queries(json.loads(session.plan_text), statement.parts)
+        finally:
+            session.close()
+        settings = dict(statement.shard_settings)
+        plans = [
+            _plan_there(shard, query.replace("$1", f"'{statement.example}'"), settings)
+            for shard, query in zip(shards, sent, strict=True)
+        ]
+        self.facts = {"shard_plans": json.dumps(plans), "shard_settings": json.dumps(settings)}
+        self._explained = (statement.sql, statement.settings)
 
     def _start(self) -> None:
         with naming("the coordinator"):
@@ -137,8 +168,8 @@ class CitusEngine(CoordinatorEngine):
                     raise refusal("the coordinator cannot have the server as a node", error) from None
         for table, definition, key in (
             (TABLE, column.table_definition, "id"),
-            (_SETTINGS_TABLE, "(shard int, name text, value text)", "shard"),
-            (_FLUSH_TABLE, "(shard int, done text)", "shard"),
+            (SETTINGS_TABLE, "(shard int, name text, value text)", "shard"),
+            (FLUSH_TABLE, "(shard int, done text)", "shard"),
         ):
             connection.execute(f"CREATE TABLE {table} {definition}")
             connection.execute(
@@ -151,32 +182,33 @@ class CitusEngine(CoordinatorEngine):
                 _make_views(connection, shard, other)
 
 
-def _jobs(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the parts of a plan in JSON that ask shards of the table."""
-    if "Distributed Query" in plan:
-        query = plan["Distributed Query"]
-        for subplan in query.get("Subplans", ()):
-            for one in subplan["PlannedStmt"]:
-                yield from _jobs(one["Plan"])
-        if any(f"{TABLE}_" in task.get("Query", "") for task in query["Job"]["Tasks"]):
-            yield query["Job"]
-    for child in plan.get("Plans", ()):
-        yield from _jobs(child)
-
-
 @contextmanager
 def _connected(shard: Shard) -> Iterator[psycopg.Connection[Any]]:
     with shard.naming(), shard.server.connect() as connection:
         yield connection
 
 
+def _plan_there(shard: Shard, query: str, settings: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return the plan of what Citus sends to a shard; PostgresError where it does not use the index."""
+    with _connected(shard) as connection:
+        load_libraries(connection, shard.extension_names)
+        set_and_check(connection, settings)
+        row = connection.execute(f"EXPLAIN (FORMAT JSON, VERBOSE) {query}").fetchone()
+        assert row is not None
+        plan: Mapping[str, Any] = row[0][0]["Plan"]
+        check_plan(plan, shard.names()[1], "what the coordinator sends")
+    return plan
+
+
 def _make_views(connection: psycopg.Connection[Any], shard: Shard, other: psycopg.Connection[Any]) -> None:
     """Put views in the place of the parts that Citus has made on a shard, which `other` is connected to."""
     other.execute("SET citus.enable_manual_changes_to_shards = on")
+    flush = flush_statement(other.info.server_version).removeprefix("SELECT ")
+    value = "current_setting(name, true) AS value"
     for table, query in (
         (TABLE, f"SELECT * FROM {shard.table_name}"),
-        (_SETTINGS_TABLE, f"SELECT {shard.number} AS shard, name, value FROM {SETTINGS_VIEW}"),
-        (_FLUSH_TABLE, f"SELECT {shard.number} AS shard, done FROM {FLUSH_VIEW}"),
+        (SETTINGS_TABLE, f"SELECT {shard.number} AS shard, name, {value} FROM pg_settings"),
+        (FLUSH_TABLE, f"SELECT {shard.number} AS shard, {flush}::text AS done"),
     ):
         part = _part_of(connection, table, shard)
         other.execute(f"DROP TABLE {part}")

@@ -31,8 +31,6 @@ from ..session.statement import LOAD_VECTOR
 from ..variables import program_environment
 
 NAME = "pgbouncer"
-SESSION, TRANSACTION = "session", "transaction"
-POOLERS = {f"{NAME}:{mode}": mode for mode in (SESSION, TRANSACTION)}
 PORT = "6432"  # a part of the socket's name, and nothing else
 _PREPARED = (1, 21)  # the version from which prepared statements work on connections that clients share
 _SYSTEM_FOLDERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # PATH lacks them for many accounts
@@ -55,18 +53,9 @@ class PoolerProgram:
     path: Path
     version: str
 
-    def check(self, mode: str) -> None:
-        """Raise PostgresError where this version cannot do what a mode takes."""
-        numbers = tuple(int(number) for number in re.findall(r"\d+", self.version)[:2])
-        if mode != SESSION and numbers < _PREPARED:
-            raise PostgresError(
-                f"{self.path} is version {self.version}, which has no prepared statements in transaction"
-                f" mode: install {NAME} {_PREPARED[0]}.{_PREPARED[1]} or newer, or use {NAME}:{SESSION}"
-            )
-
 
 def find_program(account: ServerAccount) -> PoolerProgram:
-    """Return the pgbouncer of PATH, which the account can run; PostgresError if it is missing."""
+    """Return the pgbouncer of PATH, which the account can run; PostgresError if it is missing, or too old."""
     folders = os.pathsep.join([os.environ.get("PATH", os.defpath), *_SYSTEM_FOLDERS])
     found = shutil.which(NAME, path=folders)
     if found is None:
@@ -86,31 +75,32 @@ def find_program(account: ServerAccount) -> PoolerProgram:
     if version is None:
         said = " ".join((done.stdout + done.stderr).split())[:200] or f"exit status {done.returncode}"
         raise PostgresError(f"{path} does not say its version: {said}")
+    if tuple(int(number) for number in re.findall(r"\d+", version[1])[:2]) < _PREPARED:
+        raise PostgresError(
+            f"{path} is version {version[1]}, which has no prepared statements in transaction mode: install"
+            f" {NAME} {_PREPARED[0]}.{_PREPARED[1]} or newer, or leave --pooler out"
+        )
     return PoolerProgram(path, version[1])
 
 
-@dataclass(frozen=True)
-class PoolSettings:
-    """What a pool is: its mode, its server connections, and the settings that these have."""
+def configuration(
+    server: Mapping[str, Any], folder: Path, size: int, connection_settings: Mapping[str, str]
+) -> str:
+    """Return the text of pgbouncer.ini: its socket is in `folder`, and `server` has libpq's parameters.
 
-    mode: str
-    size: int  # server connections; in session mode, as many as there are clients
-    settings: Mapping[str, str]  # in the server's own spelling
-
-
-def configuration(server: Mapping[str, Any], folder: Path, pool: PoolSettings) -> str:
-    """Return the text of pgbouncer.ini: its socket is in `folder`, and `server` has libpq's parameters."""
-    clients, is_shared = most_clients(), pool.mode != SESSION
+    The pool has `size` server connections, with these settings in the server's own spelling.
+    """
     database = {name: str(server[name]) for name in ("host", "port", "dbname", "user")}
-    database["pool_size"] = str(pool.size if is_shared else clients)
+    database |= {"pool_size": str(size), "connect_query": connect_query(connection_settings)}
     settings = {
         "listen_port": PORT,
         "unix_socket_dir": str(folder),
         "unix_socket_mode": "0700",
         "auth_type": "any",  # access to the socket is enough, like for the server itself
-        "pool_mode": pool.mode,
+        "pool_mode": "transaction",
+        "max_prepared_statements": str(_STATEMENTS),
         # Besides those that are measured, one that checks each server connection.
-        "max_client_conn": str(clients + _SERVER_CONNECTIONS),
+        "max_client_conn": str(most_clients() + _SERVER_CONNECTIONS),
         # What a connection has prepared and was checked for is there until the pooler ends.
         "server_lifetime": str(_LONG),
         "server_idle_timeout": "0",
@@ -120,9 +110,6 @@ def configuration(server: Mapping[str, Any], folder: Path, pool: PoolSettings) -
         "log_disconnections": "0",
         "log_stats": "0",
     }
-    if is_shared:
-        database["connect_query"] = connect_query(pool.settings)
-        settings["max_prepared_statements"] = str(_STATEMENTS)
     quoted = {name: "'" + value.replace("'", "''") + "'" for name, value in database.items()}
     place = " ".join(f"{name}={value}" for name, value in quoted.items())
     lines = [f"{name} = {value}" for name, value in settings.items()]
@@ -183,10 +170,10 @@ class PgBouncer:
         assert self._server is not None
         return self._server.connection_parameters() | {"host": str(self._folder), "port": PORT}
 
-    def use(self, server: LocalServer, pool: PoolSettings) -> None:
+    def use(self, server: LocalServer, size: int, settings: Mapping[str, str]) -> None:
         """Run with this pool: what runs with another one, or has ended, is started again."""
         folder = Path(str(server.connection_parameters()["host"])) / "pooler"
-        text = configuration(server.connection_parameters(), folder, pool)
+        text = configuration(server.connection_parameters(), folder, size, settings)
         if self.process is None or text != self._text or server is not self._server:
             self.stop()
             self._server, self._text, self._folder = server, text, folder

@@ -1,7 +1,6 @@
 """A table whose queries go through a pooler: all else that IndexedTable does goes to the server itself.
 
-session       a client has a server connection for itself, and sets its settings there
-transaction   clients share server connections, which have the settings from when they were opened
+Clients share server connections, which have the settings from when they were opened.
 """
 
 import time
@@ -23,7 +22,7 @@ from ..servers.whereabouts import most_connections
 from ..session.statement import QueryStatement, changed, load_libraries, set_and_check
 from ..settings import current_setting
 from . import Facts, SeveralWatch
-from .pgbouncer import POOLERS, SESSION, PgBouncer, PoolSettings, find_program, most_clients
+from .pgbouncer import PgBouncer, find_program, most_clients
 from .pooled_session import PooledStatement, check_backends, flush_backends
 
 _OTHER_CONNECTIONS = 20  # of those that watch, and those that PostgreSQL reserves
@@ -41,7 +40,7 @@ class PooledTable(IndexedTable):
         pooler: str,
         size: int | None = None,
     ) -> None:
-        """Take what the plug-in describes, one of POOLERS, and the number of the pool's server connections.
+        """Take what the plug-in describes, the pooler, and the number of the pool's server connections.
 
         None: one for each core. PostgresError where the pooler cannot be had here.
         """
@@ -51,10 +50,8 @@ class PooledTable(IndexedTable):
                 f"a pooler is started in front of a server of our own, and {PREFIX}HOST or the like names"
                 " another's: unset these, or leave --pooler out"
             )
-        self._mode, self._size = POOLERS[pooler], size or machine.cores()
-        self._is_shared = self._mode != SESSION
+        self._size = size or machine.cores()
         program = find_program(server_account())
-        program.check(self._mode)
         self._version, self._pooler = program.version, PgBouncer(program)
         self._statement: PooledStatement | None = None  # the last one
         self._known: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})  # settings, as they are written
@@ -69,16 +66,16 @@ class PooledTable(IndexedTable):
 
     def most_clients(self) -> int | None:
         """Return how many clients can be connected: those that share connections are not limited by them."""
-        return most_connections(most_clients()) if self._is_shared else super().most_clients()
+        return most_connections(most_clients())
 
     def statement(self, q: Any, n: int, settings: Mapping[str, str], rerank: int | None) -> QueryStatement:
         """Return the query for the n nearest rows, through a pooler that runs with these settings."""
         plain = super().statement(q, n, settings, rerank)
         expected = self._expected(plain.settings)
         assert isinstance(self.server, LocalServer)
-        self._pooler.use(self.server, PoolSettings(self._mode, self._size, expected))
-        more = {"is_shared": self._is_shared, "expected": expected}
-        statement = changed(plain, PooledStatement, parameters=self._pooler.parameters(), **more)
+        self._pooler.use(self.server, self._size, expected)
+        parameters = self._pooler.parameters()
+        statement = changed(plain, PooledStatement, parameters=parameters, expected=expected)
         self._statement = statement
         return statement
 
@@ -96,11 +93,9 @@ class PooledTable(IndexedTable):
 
     def facts(self) -> dict[str, Any]:
         """Return what is stored; PostgresError where a server connection of the pool has other settings."""
-        facts = super().facts() | {"pooler_version": self._version}
-        if self._is_shared:
-            facts["pooler_pool_size"] = self._size
-            if self._statement is not None and self._pooler.is_started:
-                facts["pooler_connections"] = check_backends(self._statement)
+        facts = super().facts() | {"pooler_version": self._version, "pooler_pool_size": self._size}
+        if self._statement is not None and self._pooler.is_started:
+            facts["pooler_connections"] = check_backends(self._statement)
         return facts
 
     def cool(self) -> None:
@@ -129,7 +124,7 @@ class PooledTable(IndexedTable):
 
     def _check_size(self, most: int) -> None:
         """Raise PostgresError where the server has too few connections: the pool would be a smaller one."""
-        if self._is_shared and self._size > most - _OTHER_CONNECTIONS:
+        if self._size > most - _OTHER_CONNECTIONS:
             raise PostgresError(
                 f"a pool of {self._size} connections is too large: the server takes {most} (max_connections),"
                 f" and {_OTHER_CONNECTIONS} are for others: give a smaller --pool-size"
@@ -137,7 +132,7 @@ class PooledTable(IndexedTable):
 
     def _flush_shared(self) -> None:
         """Have the shared server connections flush their statistics: a client reaches one of them."""
-        if self._is_shared and self._statement is not None and self._pooler.is_started:
+        if self._statement is not None and self._pooler.is_started:
             flush_backends(self._statement.parameters)
 
 

@@ -1,7 +1,7 @@
 """A client's connection to a pooler: what it sends, and how it is known with which settings that runs.
 
-Where clients share server connections, what is read on one says nothing of the others, and a client cannot
-choose one. But a transaction holds its server connection, and the next query goes to another.
+Clients share server connections: what is read on one says nothing of the others, and a client cannot choose
+one. But a transaction holds its server connection, and the next query goes to another.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from psycopg import sql
 from ..errors import PostgresError
 from ..servers.libpq import connect
 from ..session.session import STATEMENT, QuerySession
-from ..session.statement import QueryStatement, set_and_check
+from ..session.statement import QueryStatement
 from ..statistics.counters import CLIENT_APPLICATION, SHARED_MEMORY_VERSION, flush_statement
 from .pgbouncer import NAME
 
@@ -28,7 +28,6 @@ _NAME_THERE = "SELECT name FROM pg_prepared_statements WHERE statement = %s"
 class PooledStatement(QueryStatement):
     """A statement whose parameters lead to a pooler."""
 
-    is_shared: bool = False  # clients share server connections
     expected: Mapping[str, str] = field(default_factory=dict)  # all settings, as the server writes them
 
     @property
@@ -60,7 +59,7 @@ class PooledStatement(QueryStatement):
 
 
 class PooledSession(QuerySession):
-    """A session whose statements run on a server connection of its own, or on whichever is free."""
+    """A session whose statements run on whichever server connection is free."""
 
     def __init__(self, statement: PooledStatement) -> None:
         self._pooled = statement
@@ -89,13 +88,9 @@ class PooledSession(QuerySession):
         return int(backend)
 
     def _set(self, settings: Mapping[str, str]) -> None:
-        # Where clients share a connection, what one of them sets is set for the others, too.
-        if not self._pooled.is_shared:
-            set_and_check(self._connection, settings)
+        """Set nothing: it would be set for the other clients, too."""
 
     def _explained(self, arguments: Sequence[str], *options: str) -> dict[str, Any]:
-        if not self._pooled.is_shared:
-            return super()._explained(arguments, *options)
         with self._connection.transaction():  # so that all of it is on one server connection
             # The pooler prepares it there, by a name of its own, when it is described. Executed, it would
             # warm what a cold run has to read.

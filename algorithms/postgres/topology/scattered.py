@@ -12,7 +12,7 @@ from psycopg import pq
 
 from ..errors import PostgresError, naming
 from ..servers.extension import RequiredExtension
-from ..session.session import AnswerMeans, QuerySession
+from ..session.session import PayloadSize, QuerySession
 from ..session.statement import QueryStatement, changed
 from .engines import Engine, Neighbors
 
@@ -31,7 +31,7 @@ class ClientEngine(Engine):
         """Raise PostgresError where clients cannot wait for several connections, as they do by epoll."""
         super().__init__(extension)
         if sys.platform != "linux":
-            raise PostgresError("the shard engine client needs Linux: use --shard-engine fdw")
+            raise PostgresError("the shard engine client needs Linux: use --shard-engine citus")
 
     def statement(
         self, shards: Sequence["Shard"], each: Sequence[QueryStatement], neighbors: Neighbors
@@ -82,7 +82,7 @@ class ScatteredSession(QuerySession):
         self._statement, self.has_filter = statement, False
         self.encode, self.formats = statement.encoder(), statement.formats
         self.execute = self.libpq.exec_prepared
-        self.counted = AnswerMeans()
+        self.payload = PayloadSize()
         self.backend, self.plan_text = self.sessions[0].backend, self.sessions[0].plan_text
         self._connection = self.sessions[0]._connection
 

@@ -1,6 +1,6 @@
 """A table whose rows several servers hold: what IndexedTable is for one server."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -8,11 +8,8 @@ from ..errors import PostgresError
 from ..index.building import BuildOptions, IndexHooks
 from ..index.fitting import IndexedTable
 from ..servers.extension import RequiredExtension
-from ..servers.external import hosts_of
-from ..servers.whereabouts import address_text, external_facts
 from ..session.statement import QueryStatement
 from ..table import Column
-from ..table.sparse import is_sparse
 from ..table.tables import fingerprint
 from . import SeveralWatch, load
 from .engines import Engine, Neighbors
@@ -20,8 +17,6 @@ from .shard import Shard, ShardRows
 
 # The module and the class of each engine, which is imported when it is chosen.
 ENGINES = {
-    "fdw": "fdw.FdwEngine",
-    "fdw-naive": "fdw.NaiveFdwEngine",
     "client": "scattered.ClientEngine",
     "citus": "citus.CitusEngine",
 }
@@ -63,37 +58,22 @@ class ShardedTable(IndexedTable):
             shard.enter_phase = self._announcing(shard)
         self._current = self._shards[0]
 
-    @classmethod
-    def known_facts(cls, extensions: Sequence[str], arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what would be stored: of servers that run already, their addresses too."""
-        if not (hosts := hosts_of(arguments["count"])):
-            return super().known_facts(extensions, arguments)
-        addresses = []
-        for host in hosts:
-            with host.connect() as connection:
-                addresses.append(address_text(connection))
-        return {**external_facts(hosts[0], extensions), "server_address": ",".join(addresses)}
-
     @property
     def current(self) -> IndexedTable:
         """The shard that is being made, or the first one."""
         return self._current
 
     def make(self, X: Any, column: Column, options: BuildOptions) -> None:
-        if is_sparse(X):
-            raise PostgresError("shards have no sparse vectors: leave --shards out")
         count, rows = len(self._shards), X.shape[0]
         if rows < count:
             raise PostgresError(f"{rows:,} rows for {count} shards: use fewer shards")
         self._engine.forget()
-        self._check_hosts()
         mark = fingerprint(X)
         own = [ShardRows(X, place, count, mark) for place in range(count)]
         self._facts = {"shard_rows": [len(part) for part in own]}
         for shard, part in zip(self._shards, own, strict=True):
             with self._enter_shard(shard):
                 shard.make(part, column, options)
-        self._check_same([shard.versions for shard in self._shards])
         self._open()
 
     def statement(self, q: Any, n: int, settings: Mapping[str, str], rerank: int | None) -> QueryStatement:
@@ -128,8 +108,6 @@ class ShardedTable(IndexedTable):
             for text in facts.get("build_notices", ())
         ]
         common |= {"build_notices": notices} if notices else {}
-        if all("server_address" in facts for facts in each):
-            common["server_address"] = ",".join(facts["server_address"] for facts in each)
         common["shard_build_times"] = [facts["build_time"] for facts in each]
         return {**each[0], **common, **self._facts, **self._engine.facts}
 
@@ -181,22 +159,3 @@ class ShardedTable(IndexedTable):
             self.enter_phase(phase)
 
         return entered
-
-    def _check_hosts(self) -> None:
-        """Have all servers that are not ours answer, with the same versions, before the first has rows."""
-        found = []
-        for shard in self._shards:
-            with shard.naming():
-                found.append(shard.versions_offered())
-        self._check_same([versions for versions in found if versions])
-
-    def _check_same(self, versions: Sequence[Mapping[str, str]]) -> None:
-        for number, own in enumerate(versions, 1):
-            if own != versions[0]:
-                one, other = (
-                    ", ".join(f"{name} {version}" for name, version in each.items())
-                    for each in (versions[0], own)
-                )
-                raise PostgresError(
-                    f"shard 1 has {one}, and shard {number} has {other}: use the same versions"
-                )

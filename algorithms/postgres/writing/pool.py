@@ -23,7 +23,7 @@ from ..clients.member import MemberProcess, MemberRun, become_members
 from ..clients.work import NO_SAMPLE, UntilEnd, WriterRun
 from ..session.session import PreparedSession
 from ..settings import apply_settings
-from ..table import FixedColumn
+from ..table import Column
 
 INSERT, UPDATE, DELETE, END = 0, 1, 2, -1
 HEAD = struct.Struct("<dqq")
@@ -39,14 +39,14 @@ STATEMENTS = {
 _NAMES = {INSERT: b"ann_insert", UPDATE: b"ann_update", DELETE: b"ann_delete"}
 
 
-def record_layout(column: FixedColumn) -> np.dtype[Any]:
+def record_layout(column: Column) -> np.dtype[Any]:
     """One record as a NumPy type."""
     return np.dtype(
         [("due", "<f8"), ("number", "<i8"), ("kind", "<i8"), ("id", ">i4"), ("value", column.layout)]
     )
 
 
-def encoded(changes: Any, first: int, column: FixedColumn) -> memoryview:
+def encoded(changes: Any, first: int, column: Column) -> memoryview:
     """Return changes as records, numbered from `first` on.
 
     `changes` has arrays of one length: `due` or None, `kinds`, `ids`, and `vectors`, (n, dimension).
@@ -64,7 +64,7 @@ def encoded(changes: Any, first: int, column: FixedColumn) -> memoryview:
 class Feed:
     """One end of the stream that all writers read, and a thread that fills it, a run at a time."""
 
-    def __init__(self, ours: socket.socket, theirs: socket.socket, column: FixedColumn, writers: int) -> None:
+    def __init__(self, ours: socket.socket, theirs: socket.socket, column: Column, writers: int) -> None:
         """Take both ends: what is left after a run is read here."""
         self._ours, self._theirs, self._column, self._writers = ours, theirs, column, writers
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
@@ -129,7 +129,7 @@ class WriteAccess:
     parameters: Mapping[str, Any]  # of libpq
     application: str  # the session's application_name
     table: str
-    column: FixedColumn
+    column: Column
     settings: Mapping[str, str]  # of the session
     extensions: tuple[str, ...]  # their libraries define settings, besides pgvector's
 

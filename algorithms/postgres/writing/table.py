@@ -19,10 +19,10 @@ from ..servers.libpq import backend_of
 from ..servers.progress import index_progress
 from ..settings import apply_settings
 from ..statistics.counters import CLIENT_APPLICATION, flush_statement
-from ..table import Column, FixedColumn
+from ..table import Column
 from .pool import WriteAccess, WriterPool
 
-BUILD_SETTINGS = ("maintenance_work_mem", "max_parallel_maintenance_workers")
+BUILD_SETTINGS = ("maintenance_work_mem", "max_parallel_maintenance_workers")  # of an index that was built
 WRITER_APPLICATION = "ann_benchmarks_writer"
 _PREFIX = "writing_"
 # What was made for a table has the table's name before its own.
@@ -42,8 +42,6 @@ class WritableTable:
 
     def __init__(self, server: Server, column: Column, extensions: tuple[str, ...]) -> None:
         """Choose a name; the table is not there yet. `extensions`: whose libraries define settings."""
-        if not isinstance(column, FixedColumn):
-            raise PostgresError(f"writing to a column of type {column.type_name} is not supported")
         self.name = f"{SCHEMA}.{_PREFIX}{secrets.token_hex(6)}"
         self._server, self._column, self._extensions = server, column, extensions
         self._settings: Mapping[str, str] = {}

@@ -233,8 +233,6 @@ def _expected(entry: Entry | None) -> tuple[str, str, str]:
 
 def _size(entry: Entry | None) -> str:
     """Bytes of the vectors: what a format with fixed sizes takes, else about what float32 takes."""
-    if isinstance(entry, SingleFile) and (entry.sparse or entry.name.startswith("sparse-")) and entry.rows:
-        return f"~{_format_bytes(entry.rows * generated.VALUES * 8)}"
     if entry is None or entry.rows is None or entry.dimension is None or entry.distance == "jaccard":
         return "-"
     published = entry.size_of(entry.train[0]) if isinstance(entry, Parts) else None

@@ -13,7 +13,6 @@ import psutil
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.layout import data_folder
 from ann_benchmarks.common.numbers import size_text
-from ann_benchmarks.common.sparse import SparseVectors
 from ann_benchmarks.common.text import warn
 from ann_benchmarks.distance import BIT_METRICS, candidate_distances
 
@@ -39,8 +38,8 @@ DATA_FOLDER = data_folder()
 class Dataset(ABC):
     """Training vectors, queries and true neighbours; also indexed as ann-benchmarks' HDF5 file is.
 
-    `attrs` holds distance, dimension, point_type ("float", "bit" or "sparse") and type: "dense"; "sparse",
-    lists of sets of integers; or "csr", sparse vectors (SparseRows, SparseVectors).
+    `attrs` holds distance, dimension, point_type ("float" or "bit") and type: "dense", or "sparse",
+    lists of sets of integers.
     """
 
     name: str
@@ -69,7 +68,7 @@ class Dataset(ABC):
 
     @abstractmethod
     def train(self) -> np.ndarray | list[np.ndarray]:
-        """The training vectors as one array, mapped where the file allows it; int arrays when sparse."""
+        """The training vectors as one array, mapped where the file allows it; or arrays of a set each."""
 
     @abstractmethod
     def test(self) -> np.ndarray | list[np.ndarray]:
@@ -173,7 +172,7 @@ class Dataset(ABC):
         return checked.truth
 
     def queries_in_train(self) -> int:
-        """Return how many queries are rows of the training set, too; 0 for sets and sparse vectors."""
+        """Return how many queries are rows of the training set, too; 0 for sets."""
         if IN_TRAIN in self.attrs:
             return int(self.attrs[IN_TRAIN])
         metric, truth = self.attrs["distance"], self.truth()
@@ -217,9 +216,6 @@ class Dataset(ABC):
         else:
             sample = train[np.linspace(0, len(train) - 1, min(_SAMPLED_ROWS, len(train)), dtype=np.int64)]
         for vectors in (sample, queries):
-            if isinstance(vectors, SparseVectors):
-                digest.update(vectors.counts.tobytes() + vectors.indices.tobytes())
-                vectors = vectors.data
             digest.update(np.ascontiguousarray(vectors, np.float32).data)
         return digest.hexdigest()
 

@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,16 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.sparse import SparseVectors, sparse_candidate_distances
 
 from ..download import DownloadRequest, fetch
 from ..vectors import open_rows, read_neighbors
 from ..vectors.opening import big_ann_bytes
-from ..vectors.sparse import SPARSE_SUFFIXES, SparseRows, opened_sparse, peek_csr
 from .file import HDF5Dataset
 from .parts import Parts, is_url
-from .queries import neighbor_rows, ordered
-from .write import NEIGHBORS, FindTruth, copy_sparse
 
 URL_VARIABLE = "ANN_BENCHMARKS_DATASET_URL"
 CONNECTIONS = 4
@@ -83,9 +78,6 @@ def _file(parts: Parts, address: str, path: Path, check: Check) -> DownloadReque
 
 
 def _check_vectors(parts: Parts, path: Path) -> None:
-    if parts.test.endswith(SPARSE_SUFFIXES):
-        peek_csr(path)  # the rest of a compressed file is read once, when it is converted
-        return
     rows = open_rows(path)
     if parts.dimension is not None and rows.shape[1] != parts.dimension:
         raise UserError(f"{path} has {rows.shape[1]} dimensions where {parts.dimension} were expected")
@@ -122,27 +114,3 @@ def _nameless(check: Check) -> Callable[[Path], None]:
 def _mirrored(address: str, at_mirror: str) -> str:
     mirror = os.environ.get(URL_VARIABLE, "").rstrip("/")
     return f"{mirror}/{at_mirror}" if mirror else address
-
-
-def convert_sparse(parts: Parts, path: Path, data: Path) -> None:
-    """Write `path` from the files of `parts`, which lie in `data`, with the neighbours that came with them.
-
-    Raises UserError where the neighbours are those of other vectors, or where a file is damaged.
-    """
-    truth = parts.place(parts.neighbors, data)
-
-    def published(train: SparseRows, test: SparseVectors) -> tuple[np.ndarray, np.ndarray]:
-        """Take the published neighbours, with float64 distances."""
-        ids = read_neighbors(truth)
-        if len(ids) != len(test):
-            raise UserError(
-                f"{truth} has the neighbours of {len(ids):,} queries, but there are {len(test):,}"
-            )
-        ids = neighbor_rows(ids, None, len(train) - 1, truth)
-        return ordered(ids, sparse_candidate_distances(parts.distance, test, train, ids))
-
-    with ExitStack() as stack:
-        train = stack.enter_context(opened_sparse(parts.train_files(data)[0], data))
-        test = stack.enter_context(opened_sparse(parts.place(parts.test, data), data))
-        find: FindTruth | int = published if parts.neighbors else NEIGHBORS
-        copy_sparse(path, parts.distance, train, test.read(0, len(test)), np.empty(0, np.int64), find)

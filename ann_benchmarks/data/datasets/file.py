@@ -1,7 +1,6 @@
 """Datasets in one HDF5 file: opened, checked, and read without copying where it can be."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,23 +9,12 @@ import numpy as np
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.hdf5 import is_of_numbers, lacking, open_hdf5_file
-from ann_benchmarks.common.sparse import SPARSE_METRICS
 from ann_benchmarks.common.text import DAMAGE, reason_of, shortened
 from ann_benchmarks.distance import METRICS
 
 from ..vectors import Rows, checked, open_rows
-from ..vectors.sparse import open_sparse_hdf5
 from .dataset import Dataset, plug_in_array
 from .queries import TrueNeighbors, truth_problem
-from .write import CSR_TEST, CSR_TRAIN
-
-
-def open_dataset_file(path: Path, distance: str, recompute_distances: bool = False) -> Dataset:
-    """Open a dataset file of dense vectors or sets, or of sparse vectors."""
-    is_sparse = False
-    with suppress(*DAMAGE), open_hdf5_file(path) as file:
-        is_sparse = CSR_TRAIN in file
-    return SparseDataset(path) if is_sparse else HDF5Dataset(path, distance, recompute_distances)
 
 
 class HDF5Dataset(Dataset):
@@ -77,7 +65,7 @@ class HDF5Dataset(Dataset):
         return checked(open_rows(self.path, "train"))
 
     def train(self) -> np.ndarray | list[np.ndarray]:
-        """The training rows: a copy-on-write memory map where the file allows it, int arrays when sparse."""
+        """The training rows: a copy-on-write memory map where the file allows it, or arrays of a set each."""
         return self._sets("train") if self.attrs["type"] == "sparse" else plug_in_array(self.train_rows())
 
     def test(self) -> np.ndarray | list[np.ndarray]:
@@ -103,50 +91,6 @@ class HDF5Dataset(Dataset):
         return rows
 
 
-class SparseDataset(Dataset):
-    """An open dataset of sparse vectors. Raises UserError when the file is damaged."""
-
-    def __init__(self, path: Path) -> None:
-        self.name, self.data, self.train_files = path.stem, path.parent, [path]
-        try:
-            with open_hdf5_file(path) as file:
-                self.attrs = {"point_type": "sparse"} | _plain_attributes(file) | {"type": "csr"}
-                if self.attrs["distance"] not in SPARSE_METRICS:
-                    raise ValueError(f"its distance must be one of {', '.join(SPARSE_METRICS)}")
-                dimension = self.attrs["dimension"] = int(self.attrs["dimension"])
-                self._train, self._test = (
-                    open_sparse_hdf5(path, group, dimension) for group in (CSR_TRAIN, CSR_TEST)
-                )
-                arrays = {key: file[key] for key in ("neighbors", "distances") if key in file}
-                _check_truth(arrays, file, len(self._test))
-                self._truth = [array[()] for array in arrays.values()]
-        except DAMAGE as error:
-            raise _damaged(path, reason_of(error)) from None
-        self.rows, self.has_published_truth = len(self._train), len(self._truth) == 2
-
-    @property
-    def row_values(self) -> int:
-        """How many numbers of 4 bytes a row takes on average: two for each value that is not 0."""
-        return round(2 * int(self._train.indptr[-1]) / max(1, self.rows))
-
-    def train_rows(self) -> Any:
-        """The vectors as they lie in the file: SparseRows."""
-        return self._train
-
-    def train(self) -> Any:
-        return self._train.read(0, len(self._train))
-
-    def test(self) -> Any:
-        return self._test.read(0, len(self._test))
-
-    def published_truth(self) -> TrueNeighbors | None:
-        return TrueNeighbors(self._truth[0], self._truth[1], self.name) if self.has_published_truth else None
-
-    def close(self) -> None:
-        self._train.close()
-        self._test.close()
-
-
 def _damaged(path: Path, reason: str) -> UserError:
     return UserError(f"dataset file {path} is damaged ({reason}); delete it, then make or download it again")
 
@@ -157,8 +101,10 @@ def _checked_attributes(file: h5py.File, distance: str) -> dict[str, Any]:
     attributes = {"type": "dense", "point_type": "float"} | given | _plain_attributes(file)
     if attributes.get("distance") in ("cosine", "normalized"):  # VIBE's words
         attributes["distance"] = "angular"
-    is_sparse = attributes["type"] == "sparse"
-    for key in ("train", "test", *(("size_train", "size_test") if is_sparse else ())):
+    if attributes["type"] == "csr":
+        raise ValueError("its vectors are sparse ones, which are not supported any more")
+    are_sets = attributes["type"] == "sparse"
+    for key in ("train", "test", *(("size_train", "size_test") if are_sets else ())):
         if not isinstance(file.get(key), h5py.Dataset):
             raise ValueError(f"'{key}' is missing")
         if problem := lacking(file, file[key]):
@@ -167,7 +113,7 @@ def _checked_attributes(file: h5py.File, distance: str) -> dict[str, Any]:
         metric = shortened(attributes.get("distance", "missing"), 60)
         raise ValueError(f"its distance is '{metric}', but must be one of {', '.join(METRICS)}")
     train, test = file["train"], file["test"]
-    if is_sparse:
+    if are_sets:
         for key in ("train", "test"):
             _check_sets(key, file[key], file[f"size_{key}"])
         attributes.setdefault("dimension", int(train[()].max()) + 1)
@@ -182,11 +128,11 @@ def _checked_attributes(file: h5py.File, distance: str) -> dict[str, Any]:
     dimension = attributes["dimension"] = int(attributes["dimension"])
     if dimension < 1:
         raise ValueError(f"its dimension is {dimension}")
-    if not is_sparse and dimension != train.shape[1]:
+    if not are_sets and dimension != train.shape[1]:
         raise ValueError(f"its dimension is {dimension} but its rows have {train.shape[1]}")
     if "neighbors" in file:
         arrays = {key: file[key] for key in ("neighbors", "distances") if key in file}
-        _check_truth(arrays, file, len(file["size_test"] if is_sparse else test))
+        _check_truth(arrays, file, len(file["size_test"] if are_sets else test))
     return attributes
 
 

@@ -156,8 +156,6 @@ class FilterFiles:
 
 def read_new_filters(files: FilterFiles, own: OwnVectors) -> OwnFilters:
     """Read filters for vectors that are still to become a dataset; UserError where they do not fit."""
-    if own.is_sparse:
-        raise UserError(f"{own.train} holds sparse vectors, and filters need dense ones; leave --filters out")
     vectors, queries = own.open()
     chosen = own.query_rows(vectors.label, len(vectors))
     count = len(queries) if queries is not None else len(chosen)

@@ -19,9 +19,8 @@ from threadpoolctl import threadpool_limits
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
-from ann_benchmarks.common.sparse import SparseVectors, joined
 
-from .write import NEIGHBORS, write_dense, write_sets, write_sparse
+from .write import NEIGHBORS, write_dense, write_sets
 
 LATENT = 32  # directions that the clusters share; in one cluster about half of them matter
 SPREAD = 0.9  # median width of a cluster, where the centres' own is 1
@@ -32,14 +31,6 @@ BETWEEN = 0.1  # share of points between two clusters
 NOISE = 0.05  # standard deviation of the noise in every dimension
 GRID = 2.0**-12
 SEED = 1  # of ann-benchmarks' random datasets
-# Of sparse vectors:
-VALUES, QUERY_VALUES = 120, 40  # the usual numbers of values that are not 0
-VALUES_SPREAD = 1 / 3  # standard deviation of these numbers, as a share of them
-FLATTENING = 30  # ranks by which the most frequent places are less frequent than Zipf's law has it
-TOPIC_PLACES = 400  # places that rows of one topic share
-TOPIC_SHARE = 0.6  # share of a row's draws that are of its topic
-STEPS = 64.0  # a value is a multiple of 1/64, so that float64 adds up products without rounding
-SPARSE_BLOCK = 4096
 
 
 def clustered_blocks(rows: int, dimension: int, queries: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -138,82 +129,18 @@ def _drawn_blocks(draw: Callable[[int, int], np.ndarray], rows: int, size: int) 
             yield block.result()
 
 
-class SparseDraws:
-    """Rows that resemble those of learned sparse retrieval, the same for the same size on every machine.
-
-    Places follow Zipf's law, as words do. A row draws most of its places from those of its topic, whose
-    values are larger, so that rows have nearest neighbours that are nearer than the rest.
-    """
-
-    def __init__(self, rows: int, dimension: int) -> None:
-        self._seed = [rows, dimension]
-        self.dimension = dimension
-        weights = 1.0 / (np.arange(dimension) + 1 + FLATTENING)
-        self._cumulative = np.cumsum(weights)
-        self._cumulative /= self._cumulative[-1]
-        draw = self._draws(0, 0)
-        self._place_of = draw.permutation(dimension)
-        topics = max(8, round(rows**0.5 / 2))
-        self._topics = self._ranks(draw.random((topics, min(TOPIC_PLACES, dimension))))
-
-    def counts(self, rows: int, mean: int, stream: int) -> np.ndarray:
-        """Return how many values each row has, (rows,): normal about the mean, at most half the dimension."""
-        drawn = self._draws(stream, -1).normal(mean, mean * VALUES_SPREAD, rows)
-        most = max(1, min(4 * mean, self.dimension // 2))
-        return np.clip(np.rint(drawn), min(5, most), most).astype(np.int64)
-
-    def blocks(self, counts: np.ndarray, stream: int) -> Iterator[SparseVectors]:
-        """Give the rows of one stream of random numbers, some thousand at a time."""
-        for number, start in enumerate(range(0, len(counts), SPARSE_BLOCK)):
-            yield self._rows(counts[start : start + SPARSE_BLOCK], self._draws(stream, number))
-
-    def _rows(self, counts: np.ndarray, draw: np.random.Generator) -> SparseVectors:
-        places, values = [], []
-        for count, topic in zip(
-            counts.tolist(), draw.integers(len(self._topics), size=len(counts)), strict=True
-        ):
-            found = np.empty(0, np.int64)
-            while len(found) < count:
-                drawn = 2 * count + 8
-                ranks = self._ranks(draw.random(drawn))
-                own = self._topics[topic][(draw.random(drawn) * self._topics.shape[1]).astype(np.int64)]
-                ranks = np.concatenate([found, np.where(draw.random(drawn) < TOPIC_SHARE, own, ranks)])
-                distinct, first = np.unique(ranks, return_index=True)
-                found = distinct[np.argsort(first)]  # the first draws count: later ones are more often rare
-            found = found[:count]
-            largest = np.where(np.isin(found, self._topics[topic]), 3.0, 1.0)
-            value = np.floor(draw.random(count) * largest * STEPS + 1) / STEPS
-            order = np.argsort(self._place_of[found])
-            places.append(self._place_of[found][order])
-            values.append(value[order])
-        indptr = np.append(0, np.cumsum(counts))
-        return SparseVectors(
-            indptr,
-            np.concatenate(places).astype(np.int32),
-            np.concatenate(values).astype(np.float32),
-            self.dimension,
-        )
-
-    def _ranks(self, drawn: np.ndarray) -> np.ndarray:
-        return np.minimum(np.searchsorted(self._cumulative, drawn), self.dimension - 1)
-
-    def _draws(self, stream: int, block: int) -> np.random.Generator:
-        return np.random.Generator(np.random.Philox([*self._seed, stream, block + 1]))
-
-
 # Give (train rows, test rows) block by block: the same for the same numbers of rows, dimensions and queries.
 KINDS: dict[str, Callable[[int, int, int], Iterator[tuple[np.ndarray, np.ndarray]]]] = {
     "clustered": clustered_blocks,
     "uniform": uniform_blocks,
 }
-SPARSE = "sparse"
-PATTERNS = [f"{kind}-ROWS-DIMENSION-METRIC[-QUERIESq]" for kind in (*KINDS, SPARSE)]
+PATTERNS = [f"{kind}-ROWS-DIMENSION-METRIC[-QUERIESq]" for kind in KINDS]
 NAME = re.compile(
-    rf"({'|'.join((*KINDS, SPARSE))})-([1-9]\d*)([km]?)-([1-9]\d*)-(euclidean|angular|ip|manhattan)"
+    rf"({'|'.join(KINDS)})-([1-9]\d*)([km]?)-([1-9]\d*)-(euclidean|angular|ip|manhattan)"
     r"(?:-([1-9]\d*)(k?)q)?"
 )
 FACTORS = {"": 1, "k": 1000, "m": 1000_000}
-QUERIES, MOST_QUERIES = 1000, 100_000
+QUERIES, MOST_QUERIES, MOST_DIMENSIONS = 1000, 100_000, 2**16
 
 
 class Generated(NamedTuple):
@@ -239,9 +166,8 @@ def parse(name: str) -> Generated | None:
     kind, number, factor, dimension, metric, queries, query_factor = match.groups()
     named = int(queries) * FACTORS[query_factor] if queries else 0
     size = Generated(kind, int(number) * FACTORS[factor], int(dimension), metric, named)
-    most = 2**24 if kind == SPARSE else 2**16
-    if size.rows < NEIGHBORS or size.dimension > most:
-        raise UserError(f"'{name}' needs at least {NEIGHBORS} rows and at most {most} dimensions")
+    if size.rows < NEIGHBORS or size.dimension > MOST_DIMENSIONS:
+        raise UserError(f"'{name}' needs at least {NEIGHBORS} rows and at most {MOST_DIMENSIONS} dimensions")
     if size.named_queries > MOST_QUERIES:
         raise UserError(f"'{name}' has too many queries: {MOST_QUERIES:,} at most")
     return size
@@ -250,12 +176,6 @@ def parse(name: str) -> Generated | None:
 def write_generated(path: Path, size: Generated) -> None:
     """Generate the vectors block by block into a dataset file."""
     rows, dimension, queries = size.rows, size.dimension, size.queries
-    if size.kind == SPARSE:
-        draws = SparseDraws(rows, dimension)
-        counts = draws.counts(rows, VALUES, 2)
-        test = joined([*draws.blocks(draws.counts(queries, QUERY_VALUES, 1), 1)], dimension)
-        write_sparse(path, size.metric, (counts, dimension), draws.blocks(counts, 2), test)
-        return
     shapes = (rows, dimension), (queries, dimension)
     write_dense(path, size.metric, shapes, np.float32, KINDS[size.kind](rows, dimension, queries))
 

@@ -33,8 +33,6 @@ def find_truth(name: str, count: int, scheduler: str | None = None, force: bool 
     if stored >= count:
         raise UserError(f"{path} has {stored} true neighbours a query already; --force finds them again")
     with get_dataset(name)[0] as dataset:
-        if scheduler and dataset.attrs["type"] == "csr":
-            raise UserError("a cluster searches dense vectors only; leave --scheduler out")
         metric = str(dataset.attrs["distance"])
         state = DATA_FOLDER / f".{name}.truth.partial"
         files = [(path.stat().st_size, path.stat().st_mtime_ns) for path in dataset.train_files]

@@ -5,7 +5,6 @@ import random
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,18 +16,16 @@ import yaml
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import atomic_path, disk_errors
 from ann_benchmarks.common.hdf5 import open_hdf5_file
-from ann_benchmarks.common.sparse import SPARSE_METRICS
 from ann_benchmarks.distance import BIT_METRICS, METRICS
 
 from ..vectors import Rows, cast, checked, open_source, source_files
 from ..vectors.reading import reading
-from ..vectors.sparse import is_sparse_file, opened_sparse
 from .catalog import canonical_name, dataset_path, description_path
 from .dataset import DATA_FOLDER
 from .filter_files import filter_folder
 from .queries import truth_path
 from .registry import find_entry, read_description
-from .write import NEIGHBORS, copy_sparse, write_dense
+from .write import NEIGHBORS, write_dense
 
 QUERIES = 1000
 STORED = (np.dtype(np.float32), np.dtype(np.bool_))  # what vectors are stored as, the latter for bits
@@ -63,11 +60,6 @@ class OwnVectors:
             )
         return vectors, queries
 
-    @property
-    def is_sparse(self) -> bool:
-        """Whether the vectors are sparse ones, which are copied."""
-        return is_sparse_file(Path(self.train))
-
     def removed(self, chosen: np.ndarray) -> np.ndarray:
         """Return which rows leave the training set when the `chosen` ones become queries."""
         return chosen[:0] if self.keeps_queries else chosen
@@ -94,17 +86,11 @@ class OwnVectors:
 
 
 def create_own(name: str, own: OwnVectors, neighbors: int = NEIGHBORS, force: bool = False) -> None:
-    """Write data/NAME.hdf5 with the vectors as float32, as bits under hamming and jaccard, or sparse ones.
+    """Write data/NAME.hdf5 with the vectors as float32, or as bits under hamming and jaccard.
 
     Raises UserError for anything wrong with the vectors.
     """
     check_name(name, force)
-    create = _create_sparse if own.is_sparse else _create_dense
-    create(dataset_path(name), own, neighbors)
-    _remove_replaced(name, description_path(name))
-
-
-def _create_dense(path: Path, own: OwnVectors, neighbors: int) -> None:
     vectors, own_queries = own.open()
     rows, dimension = vectors.shape
     chosen = own.query_rows(vectors.label, rows, neighbors)
@@ -112,31 +98,16 @@ def _create_dense(path: Path, own: OwnVectors, neighbors: int) -> None:
     removed = own.removed(chosen)
     shapes = (rows - len(removed), dimension), (count, dimension)
     blocks = _blocks(vectors, own_queries, chosen, removed, own.metric)
-    write_dense(path, own.metric, shapes, STORED[own.metric in BIT_METRICS], blocks, neighbors)
-
-
-def _create_sparse(path: Path, own: OwnVectors, neighbors: int) -> None:
-    if own.metric not in SPARSE_METRICS:
-        raise UserError(
-            f"sparse vectors have no metric '{own.metric}'; use one of {', '.join(SPARSE_METRICS)}"
-        )
-    with ExitStack() as stack:
-        rows = stack.enter_context(opened_sparse(Path(own.train), path.parent))
-        chosen = own.query_rows(rows.label, len(rows), neighbors)
-        queries = rows[chosen]
-        if own.test is not None:
-            queries = stack.enter_context(opened_sparse(Path(own.test), path.parent))[:]
-        copy_sparse(path, own.metric, rows, queries, own.removed(chosen), neighbors)
+    write_dense(dataset_path(name), own.metric, shapes, STORED[own.metric in BIT_METRICS], blocks, neighbors)
+    _remove_replaced(name, description_path(name))
 
 
 def create_in_place(name: str, own: OwnVectors, force: bool = False) -> None:
     """Write data/NAME.yml, which names the files; UserError if vectors and queries do not fit together.
 
-    Sparse vectors are refused. A description that says the same is left as it is, so that an interrupted
+    A description that says the same is left as it is, so that an interrupted
     command can be given again.
     """
-    if own.is_sparse:
-        raise UserError(f"{own.train} holds sparse vectors, which are copied: leave --in-place out")
     vectors, queries = own.open()
     assert own.test is not None and queries is not None
     train_files, test_files = _whole_files(own.train), _whole_files(own.test)

@@ -16,8 +16,8 @@ from ann_benchmarks.common.text import say, warn
 from ..filters import Filter, RowAttribute, RowAttributes, passing
 from ..filters.filter import make_filters
 from ..filters.named import published_share
+from ..filters.tags import read_header, read_tags
 from ..vectors import read_neighbors
-from ..vectors.sparse import SparseRows, open_csr, peek_csr
 from .catalog import entry_of
 from .dataset import Dataset
 from .downloads import get_file
@@ -60,7 +60,7 @@ def published_filters(
     attributes = dataset.columns([source.column])
     queries, share = len(dataset.test()), published_share(filter)
     if share is None:
-        matrix = get_file(dataset.parts, source.of_queries, peek_csr)
+        matrix = get_file(dataset.parts, source.of_queries, read_header)
         return _tag_filters(source.column, matrix, queries), attributes
     if source.of_rows == "id":
         return make_filters([(source.column, ">=")], [(share.first_id(dataset.rows),)] * queries), attributes
@@ -71,7 +71,7 @@ def _store_column(dataset: PartsDataset, source: FilterSource) -> None:
     """Write an attribute of all rows."""
     parts, name = dataset.parts, source.column
     if source.of_queries:
-        matrix = get_file(parts, source.of_rows, peek_csr)
+        matrix = get_file(parts, source.of_rows, read_header)
         path = column_path(dataset.name, name, dataset.data)
         with scratch_path(path.with_suffix(".tags")) as scratch:
             dataset.keep_column(_tag_column(name, matrix, dataset.rows, scratch))
@@ -102,39 +102,30 @@ def _id_column(name: str, ids: Iterable[np.ndarray] | None, rows: int, path: Pat
 
 
 def _tag_column(name: str, path: Path, rows: int, scratch: Path) -> RowAttribute:
-    """Read the tags of all rows from a sparse matrix, rows by tags, whose entries are not 0.
+    """Read the tags of all rows.
 
-    The tags lie in the file `scratch`, which is mapped, so that memory has the ends of the rows and some
-    blocks alone. UserError where the matrix has another number of rows, or is damaged.
+    They lie in the file `scratch`, which is mapped, so that memory has the ends of the rows and some of the
+    tags alone. UserError where the file has another number of rows, or is damaged.
     """
-    ends = np.empty(rows, np.int64)
+    counts = [np.empty(0, np.int64)]
     with disk_errors(scratch), scratch.open("wb") as file:
-        matrix, last = _matrix(path, rows), 0
-        for start, block in matrix.blocks():
-            ends[start : start + len(block)] = last + block.indptr[1:]
-            last += int(block.indptr[-1])
-            file.write(np.ascontiguousarray(block.indices, "<i4").data)
-        matrix.close()
-    values = np.memmap(scratch, np.int32, "r") if last else np.empty(0, np.int32)
+        for some, tags in read_tags(path, rows):
+            counts.append(some)
+            file.write(tags.astype("<i4").data)
+    ends = np.cumsum(np.concatenate(counts))
+    values = np.memmap(scratch, np.int32, "r") if ends[-1:].any() else np.empty(0, np.int32)
     return RowAttribute(name, "labels", values, ends)
 
 
 def _tag_filters(column: str, path: Path, queries: int) -> list[Filter]:
     """Read the tags of each query, all of which a row must have."""
-    matrix = _matrix(path, queries)
-    every = matrix.read(0, queries)
-    matrix.close()
-    bare = np.flatnonzero(every.counts == 0)
-    if len(bare):
-        raise UserError(f"{path} row {bare[0]} (from 0) has no tag, and a filter needs one; fetch it again")
-    return make_filters([(column, "contains")], [(tuple(one.indices.tolist()),) for one in every])
-
-
-def _matrix(path: Path, rows: int) -> SparseRows:
-    matrix = open_csr(path)
-    if len(matrix) != rows:
-        raise UserError(f"{path} has {len(matrix):,} rows, but there are {rows:,} vectors; fetch it again")
-    return matrix
+    each: list[np.ndarray] = []
+    for counts, tags in read_tags(path, queries):
+        each += np.split(tags, np.cumsum(counts)[:-1])
+    bare = next((number for number, tags in enumerate(each) if not len(tags)), None)
+    if bare is not None:
+        raise UserError(f"{path} row {bare} (from 0) has no tag, and a filter needs one; fetch it again")
+    return make_filters([(column, "contains")], [(tuple(tags.tolist()),) for tags in each])
 
 
 def compare_published(

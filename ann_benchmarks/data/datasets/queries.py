@@ -16,7 +16,6 @@ from ann_benchmarks.common.hdf5 import (
     open_hdf5_file,
     write_hdf5_file,
 )
-from ann_benchmarks.common.sparse import SparseVectors
 from ann_benchmarks.common.text import DAMAGE, reason_of, shortened
 
 from ..filters import FilteredVector
@@ -66,12 +65,12 @@ class TrueNeighbors:
 class Queries:
     """The queries of a dataset, backed by arrays.
 
-    `vectors` is (n, dimension), an array or SparseVectors; or a list of n integer arrays, which are sets.
+    `vectors` is (n, dimension), or a list of n integer arrays, which are sets.
     `truth` holds arrays (n, k). `filters` has the filter of each query, in the same order; None: no query has
     one.
     """
 
-    vectors: np.ndarray | list[np.ndarray] | SparseVectors
+    vectors: np.ndarray | list[np.ndarray]
     truth: TrueNeighbors
     filters: Sequence[Any] | None = None
 
@@ -90,20 +89,19 @@ class Queries:
 
         With filters, each is a FilteredVector.
         """
-        is_sparse = isinstance(self.vectors, SparseVectors)
-        copies: list[Any] = [vector.copy() if is_sparse else np.array(vector) for vector in self.vectors]
+        copies: list[Any] = [np.array(vector) for vector in self.vectors]
         if self.filters is None:
             return copies
         return [FilteredVector(*pair) for pair in zip(copies, self.filters, strict=True)]
 
-    def copied_batch(self) -> np.ndarray | list[Any] | SparseVectors:
+    def copied_batch(self) -> np.ndarray | list[Any]:
         """Return all vectors as one array, or a list of sets, which a plug-in may change in place.
 
         With filters, it is a list of FilteredVector.
         """
         if self.filters is not None or isinstance(self.vectors, list):
             return self.copied_vectors()
-        return self.vectors.copy() if isinstance(self.vectors, SparseVectors) else np.array(self.vectors)
+        return np.array(self.vectors)
 
 
 def truth_path(name: str, data: Path) -> Path:

@@ -14,11 +14,10 @@ from ann_benchmarks.common.yaml_file import Where, YamlFile, is_number
 from ann_benchmarks.distance import METRICS
 
 from ..filters.named import PUBLISHED_KINDS
-from ..vectors.sparse import SPARSE_SUFFIXES
 from . import generated
 from .dataset import DATA_FOLDER, Dataset
-from .downloads import convert_sparse, get_hdf5, get_parts
-from .file import open_dataset_file
+from .downloads import get_hdf5
+from .file import HDF5Dataset
 from .parts import FilterSource, Parts
 
 
@@ -35,7 +34,6 @@ class SingleFile:
     url: str = ""
     recompute_distances: bool = False
     generate: Mapping[str, Any] | None = None
-    sparse: Parts | None = None  # files of sparse vectors that the one file is made of
 
     def files(self, data: Path = DATA_FOLDER) -> list[Path]:
         """The one file, there or not."""
@@ -44,7 +42,7 @@ class SingleFile:
     def open(self, data: Path = DATA_FOLDER) -> Dataset:
         """Open the file, which must be there."""
         (path,) = self.files(data)
-        return open_dataset_file(path, self.distance, self.recompute_distances)
+        return HDF5Dataset(path, self.distance, self.recompute_distances)
 
     def make(self, connections: int = 4) -> None:
         """Download or generate the file."""
@@ -52,9 +50,6 @@ class SingleFile:
         if self.generate is not None:
             assert self.dimension is not None
             generated.write_random(path, self.distance, self.dimension, **self.generate)
-        elif self.sparse is not None:
-            get_parts(self.sparse, DATA_FOLDER, connections)
-            convert_sparse(self.sparse, path, DATA_FOLDER)
         elif self.url:
             get_hdf5(self.url, path, self.distance, connections)
         elif (size := generated.parse(self.name)) is not None:
@@ -103,8 +98,7 @@ def read_description(path: Path) -> Parts:
     if isinstance(file.content, dict) and "train" not in file.content and "first_of" not in file.content:
         file.fail((), "it must name its vectors as 'train: FILE' and its queries as 'test: FILE'")
     entry = file.entry((), path.stem, file.content, {})
-    if not isinstance(entry, Parts):
-        file.fail(("train",), "sparse vectors are copied: make the dataset by create_dataset.py --name")
+    assert isinstance(entry, Parts)
     return entry
 
 
@@ -136,7 +130,7 @@ class DescriptionFile(YamlFile):
             )
         kinds = {kind: content.get(kind, {}) for kind in ("sha256", "md5")}
         train = content["train"]
-        parts = Parts(
+        return Parts(
             name,
             content["distance"],
             self._parts((*where, "train"), [train] if isinstance(train, str) else train),
@@ -152,11 +146,6 @@ class DescriptionFile(YamlFile):
                 for each, one in content.get("filters", {}).items()
             ),
         )
-        if not parts.train[0].endswith(SPARSE_SUFFIXES):
-            return parts
-        if parts.filters:
-            self.fail((*where, "filters"), "published filters need dense vectors")
-        return SingleFile(name, content["distance"], **known, aliases=names, sparse=parts)
 
     def _check(self, where: Where, content: Any) -> None:
         self.mapping(where, content, "the dataset", sorted(_KEYS))

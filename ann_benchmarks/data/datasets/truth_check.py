@@ -18,7 +18,6 @@ from tqdm import tqdm
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import atomic_path, read_regular
-from ann_benchmarks.common.sparse import SparseVectors, joined
 from ann_benchmarks.common.text import DAMAGE
 from ann_benchmarks.distance import NOISE, ROUNDING, candidate_distances, is_nearer, rounded_up
 
@@ -296,5 +295,4 @@ def _sampled_rows(train: Any, row_bytes: int) -> tuple[Any, np.ndarray]:
     numbers = np.concatenate([number * piece + np.arange(len(found[number])) for number in sorted(found)])
     if isinstance(parts[0], list):
         return [row for part in parts for row in part], numbers
-    is_sparse = isinstance(parts[0], SparseVectors)
-    return joined(parts, parts[0].dimension) if is_sparse else np.concatenate(parts), numbers
+    return np.concatenate(parts), numbers

@@ -1,15 +1,9 @@
-"""Write dataset files: rows in contiguous storage, so that they memory-map, then their exact neighbours.
-
-Sparse vectors lie in the groups `csr_train` and `csr_test`, each with `indptr`, `indices` and `data`. They
-have no `train`: a program that does not know this form stops at once and reads nothing wrong.
-"""
+"""Write dataset files: rows in contiguous storage, so that they memory-map, then their exact neighbours."""
 
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from itertools import pairwise
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
@@ -19,21 +13,16 @@ import h5py
 import numpy as np
 from tqdm import tqdm
 
-from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import atomic_path, disk_errors, require_space
-from ann_benchmarks.common.sparse import SparseVectors, joined
 
 from ..ground_truth import exact_neighbors
 from ..vectors import open_rows
-from ..vectors.sparse import SparseRows, open_sparse_hdf5
 
 NEIGHBORS = 100  # true neighbours kept for each query, as ann-benchmarks keeps
 METADATA = 2**16  # bytes, more than HDF5 needs for names, shapes and attributes
-CSR_TRAIN, CSR_TEST = "csr_train", "csr_test"
 IN_TRAIN = "queries_in_train"  # the attribute of a dataset and of its results
 NEAR = 1e-3  # a distance that rounding may make of 0, to be followed by an exact comparison
 Arrays = dict[str, tuple[tuple[int, ...], "np.dtype[Any]"]]  # shape and kind of element by name
-FindTruth = Callable[[SparseRows, SparseVectors], tuple[np.ndarray, np.ndarray]]
 
 
 def write_dense(
@@ -71,74 +60,6 @@ def write_dense(
             put("distances", distances)
 
 
-def write_sparse(
-    path: Path,
-    metric: str,
-    shape: tuple[np.ndarray, int],
-    blocks: Iterable[SparseVectors],
-    test: SparseVectors,
-    find_truth: FindTruth | int = NEIGHBORS,
-) -> None:
-    """Write a dataset of sparse vectors; the file appears under its name only when it is whole.
-
-    `shape` is how many values each training row has, and the dimension; `blocks` gives these rows.
-    `find_truth` returns the neighbours and distances of the queries, or is how many of each query are to be
-    found. Raises UserError when the disk is too small.
-    """
-    counts, dimension = shape
-    indptr = np.append(0, np.cumsum(counts, dtype=np.int64))
-    arrays: Arrays = {}
-    for group, bounds in ((CSR_TRAIN, indptr), (CSR_TEST, test.indptr)):
-        arrays[f"{group}/indptr"] = (bounds.shape, np.dtype(np.int64))
-        arrays[f"{group}/indices"] = ((int(bounds[-1]),), np.dtype(np.int32))
-        arrays[f"{group}/data"] = ((int(bounds[-1]),), np.dtype(np.float32))
-    attributes = _attributes("csr", metric, dimension, "sparse")
-    with _new_file(path, attributes, arrays, len(test) * 16 * NEIGHBORS) as temporary:
-        with _filled(temporary) as put, _bar(path, len(counts)) as bar:
-            for name, part in (("indptr", test.indptr), ("indices", test.indices), ("data", test.data)):
-                put(f"{CSR_TEST}/{name}", part)
-            put(f"{CSR_TRAIN}/indptr", indptr)
-            for block in blocks:
-                put(f"{CSR_TRAIN}/indices", block.indices)
-                put(f"{CSR_TRAIN}/data", block.data)
-                bar.update(len(block))
-        train = open_sparse_hdf5(temporary, CSR_TRAIN, dimension)
-        if isinstance(find_truth, int):
-            found = exact_neighbors(metric, train, test, find_truth)
-        else:
-            found = find_truth(train, test)
-        train.close()
-        with h5py.File(temporary, "r+") as file:
-            file["neighbors"], file["distances"] = found
-
-
-def copy_sparse(
-    path: Path,
-    metric: str,
-    train: SparseRows,
-    test: SparseVectors,
-    held_out: np.ndarray,
-    find_truth: FindTruth | int,
-) -> None:
-    """Write a dataset; the rows are read twice: to count their values without zeros, then to copy them."""
-    dimension = max(train.dimension, test.dimension)
-    counts = np.concatenate([np.empty(0, np.int64), *(rows.counts for rows in _kept(train, held_out))])
-    if not len(counts) or not len(test):
-        raise UserError(
-            f"{train.label} has {len(counts)} rows for {len(test)} queries; it needs some of both"
-        )
-    blocks = _kept(train, held_out)
-    write_sparse(path, metric, (counts, dimension), blocks, replace(test, dimension=dimension), find_truth)
-
-
-def _kept(train: SparseRows, held_out: np.ndarray) -> Iterator[SparseVectors]:
-    for start, block in train.blocks():
-        here = held_out[(held_out >= start) & (held_out < start + len(block))] - start
-        edges = [-1, *here.tolist(), len(block)]
-        parts = [block[a + 1 : b] for a, b in pairwise(edges)]
-        yield joined(parts, block.dimension) if len(here) else block
-
-
 def write_sets(
     path: Path, metric: str, dimension: int, train: Sequence[np.ndarray], test: Sequence[np.ndarray]
 ) -> None:
@@ -160,14 +81,14 @@ def _attributes(kind: str, metric: str, dimension: int, point_type: str) -> dict
 
 
 @contextmanager
-def _new_file(path: Path, attributes: Mapping[str, Any], arrays: Arrays, more: int = 0) -> Iterator[Path]:
+def _new_file(path: Path, attributes: Mapping[str, Any], arrays: Arrays) -> Iterator[Path]:
     """Give a file with these arrays, each in one piece and unwritten; it gets its name at the end.
 
-    Their bytes, and `more` that are to be written, must find room: a full disk is an error here, not inside
+    Their bytes must find room: a full disk is an error here, not inside
     HDF5, which may crash at exit after one.
     """
     size = sum(prod(shape) * item.itemsize for shape, item in arrays.values()) + METADATA
-    require_space(path.parent, size + more)
+    require_space(path.parent, size)
     with disk_errors(path), atomic_path(path) as temporary:
         _reserve(temporary, size)
         with h5py.File(temporary, "w") as file:

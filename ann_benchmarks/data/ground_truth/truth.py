@@ -16,13 +16,12 @@ from tqdm import tqdm
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import atomic_path, disk_errors
 from ann_benchmarks.common.host import usable_cores
-from ann_benchmarks.common.sparse import SparseVectors
 from ann_benchmarks.common.text import DAMAGE, warn
 
 from ..vectors.rows import ArrayRows, Rows
 from .cluster import search_on_cluster
 from .devices import HOST, SEARCH_DEVICE
-from .exact import Run, nearest, nearest_sets, nearest_sparse
+from .exact import Run, nearest, nearest_sets
 from .span import Problem, SpanNeighbors, search_span
 
 SPAN = 2**22  # rows; what is saved at once, and a worker's task
@@ -122,9 +121,8 @@ def exact_neighbors(
     """The k nearest training rows of every query: ids int64 (n, k) and distances float64 (n, k), ascending.
 
     `train` is an array, memory map, HDF5 dataset or Rows, (rows, dimension), and is read in blocks; under
-    jaccard it may be a list of integer sets. Where the queries are SparseVectors, it is SparseVectors or
-    SparseRows. Equal distances are ordered by id. Raises UserError for vectors that hold NaN or infinity, and
-    where there are fewer than k rows.
+    jaccard it may be a list of integer sets. Equal distances are ordered by id. Raises UserError for vectors
+    that hold NaN or infinity, and where there are fewer than k rows.
     """
     return ground_truth(metric, train, queries, k, SearchOptions(progress=progress))
 
@@ -132,26 +130,20 @@ def exact_neighbors(
 def ground_truth(
     metric: str, train: Any, queries: Any, k: int, options: SearchOptions
 ) -> tuple[np.ndarray, np.ndarray]:
-    """As exact_neighbors, but it can be interrupted, and may run on a Dask cluster; sparse vectors cannot."""
+    """As exact_neighbors, but it can be interrupted, and may run on a Dask cluster."""
     if k < 1:
         raise UserError(f"{k} neighbours requested; request at least 1")
     if k > len(train):
         raise UserError(
             f"{k} neighbours requested, but there are only {len(train)} training rows; request fewer"
         )
-    device, is_sparse = SEARCH_DEVICE.get(), isinstance(queries, SparseVectors)
-    if device is not HOST and (is_sparse or metric not in device.metrics):
-        what = "sparse vectors" if is_sparse else metric
-        warn(
-            f"the GPU searches dense vectors under {', '.join(device.metrics)} only; the CPU searches {what}"
-        )
+    device = SEARCH_DEVICE.get()
+    if device is not HOST and metric not in device.metrics:
+        warn(f"the GPU searches under {', '.join(device.metrics)} only; the CPU searches {metric}")
         device = HOST
     if metric == "jaccard" and getattr(train[0], "dtype", None) != np.bool_:
         with _bar(len(queries), 0, "query", options.progress) as bar:
             return nearest_sets(train, queries, k, bar.update)
-    if is_sparse:
-        with _bar(len(train), 0, "row", options.progress) as bar:
-            return nearest_sparse(metric, train, queries, k, bar.update)
     train = train if isinstance(train, Rows) else ArrayRows(train, "training")
     problem = Problem(metric, np.ascontiguousarray(queries), k)
     if problem.queries.ndim != 2 or problem.queries.shape[1] != train.shape[1]:

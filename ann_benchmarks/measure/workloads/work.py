@@ -52,10 +52,9 @@ class Work:
         self.request, self.job, self.plugin, self.dataset, self.report = request, job, plugin, dataset, report
         self.workload: Workload = job.procedure.workload
         self.metric = str(dataset.attrs["distance"])
-        if (kind := dataset.attrs["type"]) != "dense":
-            held = "sets" if kind == "sparse" else "sparse vectors"
+        if dataset.attrs["type"] != "dense":
             raise UserError(
-                f"dataset '{dataset.name}' has {held}, which --workload cannot write: take one that has rows"
+                f"dataset '{dataset.name}' has sets, which --workload cannot write: take one that has rows"
                 " of all dimensions"
             )
         self.train = dataset.train_rows()
