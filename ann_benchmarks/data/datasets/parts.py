@@ -136,7 +136,7 @@ class PartsDataset(Dataset):
     def __init__(self, parts: Parts, data: Path) -> None:
         self.parts, self.name, self.data = parts, parts.name, data
         self.train_files = parts.train_files(data)
-        train = open_parts(self.train_files) if len(self.train_files) > 1 else open_rows(self.train_files[0])
+        train = open_parts(self.train_files)
         if parts.rows is not None and len(train) != parts.rows:
             if len(train) < parts.rows:
                 raise UserError(

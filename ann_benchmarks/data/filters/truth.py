@@ -91,7 +91,7 @@ def filtered_truth(
     matcher = Matcher(attributes)
     bar = tqdm(
         None, "neighbours under filters", len(truth.done), initial=int(truth.done.sum()), delay=1,
-        disable=_hidden(options.progress),
+        disable=None if options.progress else True,
     )  # fmt: skip
     with bar, threadpool_limits(1, user_api="blas"):
         for at, span in enumerate(spans):
@@ -191,7 +191,3 @@ def _search_exactly(problem: Problem, rows: _ChosenRows) -> SpanNeighbors:
 
 def _spans(rows: int, size: int) -> list[range]:
     return [range(at, min(at + size, rows)) for at in range(0, rows, size)]
-
-
-def _hidden(progress: bool) -> bool | None:
-    return None if progress else True  # None: only on a terminal

@@ -80,14 +80,14 @@ def open_rows(path: Path | str, key: str = "") -> Rows:
 
 
 def open_parts(paths: Sequence[Path], key: str = "") -> Rows:
-    """Open the vectors of several files, end to end."""
-    return JoinedRows([open_rows(path, key) for path in paths])
+    """Open the vectors of files, end to end."""
+    parts = [open_rows(path, key) for path in paths]
+    return parts[0] if len(parts) == 1 else JoinedRows(parts)
 
 
 def open_source(text: str) -> Rows:
     """Open FILE, FILE:KEY, a folder or a pattern, as a user types it; several files are parts of one."""
-    paths, key = source_files(text)
-    rows = open_parts(paths, key) if len(paths) > 1 else open_rows(paths[0], key)
+    rows = open_parts(*source_files(text))
     if not len(rows):
         raise UserError(
             f"{rows.label} has {rows.shape[0]} rows of {rows.shape[1]} numbers; it needs some of both"

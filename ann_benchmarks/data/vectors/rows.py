@@ -158,9 +158,6 @@ class JoinedRows(Rows):
             found[here] = self._parts[number].take(numbers[here] - self._starts[number])
         return found
 
-    def mapped(self) -> np.ndarray | None:
-        return self._parts[0].mapped() if len(self._parts) == 1 else None
-
     def fingerprint(self) -> str:
         """Return a digest of those of the parts, if each has one, as Parquet files do."""
         parts = [part.fingerprint() for part in self._parts]
