@@ -141,8 +141,8 @@ def start_and_wait(folder: Path) -> float:
     return time.monotonic() - began
 
 
-def test_a_cluster_needs_a_way_to_open_the_dataset(vectors: np.ndarray) -> None:
-    with pytest.raises(UserError, match="workers need a way to open the dataset"):
+def test_a_cluster_needs_files(vectors: np.ndarray) -> None:
+    with pytest.raises(UserError, match="workers need files to read; these vectors are in memory"):
         ground_truth(
             "ip", vectors, vectors[:5], 7, SearchOptions(scheduler="tcp://127.0.0.1:1", progress=False)
         )
