@@ -58,7 +58,7 @@ def test_the_table_of_indexes_is_not_reversed():
 
 
 def test_latencies_beside_a_speed_between_two_points_are_said_to_be_those_of_one():
-    note = "Recalls and latencies are those of the measured result next to it."
+    note = "Recalls and latencies are those of the measured result closest to it."
     runs = [
         steady("hnsw", rate, ram=ram, recall=recall, name=f"hnsw({recall})")
         for ram, rate in ((1, 50.0), ("all", 100.0))
@@ -144,12 +144,10 @@ def test_what_is_said_of_tiers_is_how_they_were_measured():
         return find_answers(runs, [], 0.95)[0].details[1]
 
     assert "The tiers were" not in said("r", "r")
-    assert "The tiers were measured in 3 rounds, too few to be believed, and sessions" in said(
+    assert "The tiers were measured in 3 rounds, too few to be certain, and sessions" in said(
         "r", "r", rounds=3
     )
-    assert "The tiers were measured in rounds of their own, at different times, and sessions" in said(
-        "r", "s"
-    )
+    assert "The tiers were measured in separate rounds, at different times, and sessions" in said("r", "s")
     assert "The tiers were measured once, at different times, and sessions" in said("", "")
 
 

@@ -50,14 +50,14 @@ SAID = [
      "rounds)."),
     ([make_run("vchord", (200, 202, 198), **FEW_ROUNDS), make_run("hnsw", **FEW_ROUNDS)], "In short",
      "Use vchord: ahead with 1 client, 2 times as fast as hnsw (95% interval 1.23 to 3.25), measured in 3 "
-     "rounds, too few to be believed."),
+     "rounds, too few to be certain."),
     ([make_run("vchord", (200, 202, 198, 200), **ROUNDS), make_run("hnsw", (20,), **ROUND)], "In short",
      "Use vchord: the fastest with 1 client, 10 times as fast as hnsw (95% interval 5.96 to 16.8, 1 "
      "round)."),
     ([make_run("vchord", (200,), **ROUND), make_run("hnsw", (100,), **ROUND)], "In short",
-     "2 times as fast as hnsw (95% interval 1.16 to 3.45), measured in 1 round, too few to be believed."),
+     "2 times as fast as hnsw (95% interval 1.16 to 3.45), measured in 1 round, too few to be certain."),
     ([make_run("vchord", (200, 202, 198), **FEW_ROUNDS), steady("hnsw", 100, **OTHER_ROUNDS)],
-     "In short", ", measured in rounds of their own, at different times."),
+     "In short", ", measured in separate rounds, at different times."),
     ([make_run(name, (r, r * 1.01, r, r), **ROUNDS, **BUSY) for name, r in (("a", 200), ("b", 100))], "In",
      "Measure again when the machine is idle (--force): in 6 of 8 runs, other programs took over 10% of its"
      " CPUs. No index is named."),

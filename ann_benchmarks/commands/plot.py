@@ -1,8 +1,8 @@
-"""Draw the recall/QPS frontier, or any other two metrics, of the results of one dataset.
+"""Draw recall and queries per second, or any other two metrics, of the results of one dataset.
 
-With --tiers, draw throughput and tail latency by available RAM, and write them as a table. With --filters,
-draw throughput and what default settings return by the share of rows that a filter lets through. With
---monitoring, draw what the machine and the server did during one result.
+With --tiers, draw throughput and tail latency by available RAM, and write a table. With --filters, draw
+throughput, and what default settings return, by the share of rows that pass. With --monitoring, draw what the
+machine and the server did during one result.
 """
 
 import argparse
@@ -26,16 +26,24 @@ def main() -> None:
     add = parser.add_argument
     add("--dataset", metavar="DATASET", default="glove-100-angular")
     add("--count", type=positive_int, default=10, help="k, the number of neighbours (default 10)")
-    add("--definitions", metavar="FILE", default="algos.yaml", help="accepted and not used")
-    add("--limit", type=limit, default=-1, help="accepted and not used")
+    add("--definitions", metavar="FILE", default="algos.yaml", help="accepted but ignored")
+    add("--limit", type=limit, default=-1, help="accepted but ignored")
     add(
         "-o",
         "--output",
         type=path,
         help="default: results/DATASET.png, DATASET-tiers.png or DATASET-filters.png",
     )
-    add("-x", "--x-axis", choices=list(all_metrics), default="recall", help="metric on the x axis")
-    add("-y", "--y-axis", choices=list(all_metrics), default="qps", help="metric on the y axis")
+    metrics = list(all_metrics)
+    add(
+        "-x",
+        "--x-axis",
+        choices=metrics,
+        metavar="METRIC",
+        default="recall",
+        help=f"default recall; one of {', '.join(metrics)}",
+    )
+    add("-y", "--y-axis", choices=metrics, metavar="METRIC", default="qps", help="as for -x (default qps)")
     add(
         "-X",
         "--x-scale",
@@ -43,14 +51,14 @@ def main() -> None:
         help="linear, log, symlog, logit, or aN such as a3 (default linear)",
     )
     add("-Y", "--y-scale", default="linear", help="linear, log, symlog or logit (default linear)")
-    add("--raw", action="store_true", help="also show, faded, the points behind the frontier")
+    add("--raw", action="store_true", help="also show, faded, points that another one beats")
     add(
         "--series",
         nargs="+",
         metavar="PATTERN",
         default=[],
-        help="draw these series, such as 'pgvector*-c4', or all (default: those under the load, and on the"
-        " server, with the most points)",
+        help="draw series with such names, as 'pgvector*-c4', or all (default: the load and the server with"
+        " the most points)",
     )
     add(
         "--facet",
@@ -58,16 +66,15 @@ def main() -> None:
         default="",
         help="a panel for each number of clients, load, tier, server or filter, with the same axes",
     )
-    add("--batch", action="store_true", help="plot the results of batch mode")
+    add("--batch", action="store_true", help="draw the results of batch mode")
     add(
         "--target-recall",
         type=number,
         metavar="RECALL",
-        help=f"what a point must reach for the metric {QPS_AT_RECALL}, --tiers and --filters"
-        f" (default {TARGET_RECALL})",
+        help=f"the recall for the metric {QPS_AT_RECALL}, --tiers and --filters (default {TARGET_RECALL})",
     )
-    add("--no-intervals", action="store_true", help="leave out the bars of 95%% intervals")
-    add("--recompute", action="store_true", help="compute the metrics anew, whatever is cached")
+    add("--no-intervals", action="store_true", help="leave out the 95%% intervals")
+    add("--recompute", action="store_true", help="do not use cached metrics")
     add("--tiers", action="store_true", help="QPS and p99 by available RAM, and a table next to the picture")
     add(
         "--filters",
@@ -77,14 +84,14 @@ def main() -> None:
     add(
         "--published",
         metavar="NAME[:TABLE]",
-        help="lay published figures, of another machine, over; with --tiers as shares:"
+        help="also draw published figures of other machines; with --tiers as shares:"
         f" {', '.join(published_names())}",
     )
     add(
         "--monitoring",
         metavar="RESULT",
         type=path,
-        help="what the machine and the server did meanwhile, from the file of a result or workload",
+        help="draw what the machine and the server did during the result or workload in this file",
     )
     args = parser.parse_args()
     if args.monitoring:

@@ -1,4 +1,4 @@
-"""Write a report on the results of one dataset: Markdown and HTML with pictures, a CSV and a JSON."""
+"""Write a report on the results of one dataset: Markdown and HTML with pictures, CSV and JSON."""
 
 import sys
 
@@ -31,8 +31,8 @@ def main() -> None:
     parser = Parser(description=__doc__)
     add = parser.add_argument
     add("--dataset", metavar="DATASET", help="default: the only dataset with results")
-    add("--algorithm", nargs="+", default=[], metavar="NAME", help="only these curves; vchord selects"
-        " vchord-c32 and every other name that begins with vchord-")  # fmt: skip
+    add("--algorithm", nargs="+", default=[], metavar="NAME", help="only these series; vchord also selects"
+        " every name that begins with vchord-, such as vchord-c32")  # fmt: skip
     add("--count", type=positive_int, help="only results with this number of neighbours")
     add("-o", "--output", type=path, metavar="FOLDER", help="default: reports/DATASET")
     add("--title", help="the report's heading")
@@ -43,14 +43,14 @@ def main() -> None:
         " that a server must keep, such as p99:50ms")  # fmt: skip
     add("--target-rate", type=positive_float, metavar="N", help="with --prices: the queries a second that a"
         " server must answer")  # fmt: skip
-    add("--recompute", action="store_true", help="compute the metrics anew, whatever is cached")
+    add("--recompute", action="store_true", help="do not use cached metrics")
     add(
         "--experiment",
         metavar="FILE",
         type=path_or_pattern,
-        help="report an experiment; give the options that run.py was given",
+        help="report on an experiment; give the options that run.py had",
     )
-    add("--mini", action="store_true", help="with --experiment: report its miniature")
+    add("--mini", action="store_true", help="with --experiment: report on its miniature")
     add_bundle_options(parser)
     words = take_url(sys.argv[1:])
     args, others = parser.parse_known_args(words)

@@ -94,7 +94,7 @@ def tier_picture(shown: Shown) -> list[Block]:
     chart = tier_chart(lines, shown.title, whole_machine(on_tiers), others, shown.looks)
     caption = (
         f"Throughput and p99 by available RAM, at a recall of {shown.target:g}; the p99 is that of the result"
-        " next to it."
+        " closest to it."
     )
     origin = published(name.partition(":")[0]).origin if name else ""
     return [shown.picture("tiers", chart, caption), *origin_notes(origin)]
@@ -116,7 +116,7 @@ def server_pictures(shown: Shown) -> list[Block]:
         styles = variant_styles(kinds, assign_styles(kinds.values()))
         chart = line_chart(lines, ("Servers", described), shown.title, direction, styles=styles)
         caption = f"{described} by number of servers, at a recall of {shown.target:g}"
-        caption += "" if metric == "qps" else ", of the result next to it"
+        caption += "" if metric == "qps" else ", of the result closest to it"
         name = "shards" if metric == "qps" else f"shards-{metric}"
         blocks.append(shown.picture(name, chart, f"{caption}; {ONE_SERVER} has all rows."))
     return blocks
@@ -160,7 +160,7 @@ def decile_picture(shown: Shown) -> list[Block]:
         chart = decile_chart(lines, f"{shown.title}, {name}".strip(", "), shown.looks)
         caption = (
             f"By decile of matches under {name}: the queries with the fewest matching rows are on the left. A"
-            " line is the result next to the recall."
+            " line is the result closest to the recall."
         )
         blocks.append(shown.picture("deciles", chart, caption, number))
     return checked_deciles(blocks)

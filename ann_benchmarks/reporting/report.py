@@ -51,10 +51,10 @@ TERMINAL_COLUMNS = ("Index", "Queries/s", "Build", "Size", "Least RAM")
 MOST_TEXTS = 3  # warnings in a line
 BEHIND = "The results of each warning are in the details."
 READING = (
-    "The numbers in brackets are 95% intervals. The interval of a recall is that over all queries of this"
+    "The numbers in brackets are 95% intervals. The interval of a recall allows for other queries of this"
     " kind. Throughput is the mean of the runs in queries per second (QPS), in files of ann-benchmarks"
     " that of the best run. A percentile is that of the latencies of all runs: p99 is the time within"
-    " which 99 of 100 queries are answered. A dash stands where there are too few queries for it. The"
+    " which 99 of 100 queries are answered. A dash means that there are too few queries for it. The"
     " answers assume that a result repeats no better than its single runs, and that sessions differ by 16%."
     " A GB has 2^30 bytes."
 )

@@ -64,7 +64,7 @@ def latency_picture(shown: Shown) -> list[Block]:
     title = f"Latency at a recall of {shown.target:g}" if reach else "Latency"
     names = curve_names(run.series for run in rows[:MOST_ROWS])
     draw_latencies({names[run.algorithm]: run for run in rows[:MOST_ROWS]}, path, title)
-    which = "result next to it" if reach else f"result with the highest recall, below {shown.target:g},"
+    which = "result closest to it" if reach else f"result with the highest recall, below {shown.target:g},"
     caption = f"{title}: median and 99th percentile for the {which} of each curve"
     if any(is_on_tier(run) for run in rows):
         caption += " with its largest RAM"

@@ -19,7 +19,7 @@ LOWER_BOUND = "at least "
 BEST_AND_MEAN = "measured at different times, a file of ann-benchmarks by its best run alone"
 LATENCY_NOTE = (
     "The QPS are those at the target recall. Recalls and latencies are those of the measured result"
-    " next to it."
+    " closest to it."
 )
 Key = TypeVar("Key", bound=Hashable)
 
@@ -146,9 +146,9 @@ def describe_measuring(first: Run, second: Run) -> str:
     if not one.round_levels or not other.round_levels:
         return MEASURED_ONCE
     if one.mark != other.mark:
-        return "measured in rounds of their own, at different times"
+        return "measured in separate rounds, at different times"
     shared = len(one.round_levels.keys() & other.round_levels.keys())
-    return f"measured in {counted(shared, 'round')}, too few to be believed"
+    return f"measured in {counted(shared, 'round')}, too few to be certain"
 
 
 def _search(run: Run) -> tuple[Any, ...]:

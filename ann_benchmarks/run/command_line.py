@@ -174,17 +174,17 @@ class CommandLine:
         " those that do not pass; works with every algorithm",
         "FACTOR", cli.positive_float)
 
-    shards: tuple[int, ...] = several("have N servers hold a part of the rows each, and queries ask all of"
-        f" them; several numbers are contenders, among which '{NONE}' is one server with all rows",
+    shards: tuple[int, ...] = several("divide the rows among N servers, and send each query to all of"
+        f" them; several numbers are contenders, and '{NONE}' is one server with all rows",
         "N,N", _count_up_to(MOST_SHARDS, NONE))
-    shard_engine: tuple[str, ...] = several(f"what asks the shards: {', '.join(ENGINES)}; several are"
+    shard_engine: tuple[str, ...] = several(f"what queries the shards: {', '.join(ENGINES)}; several are"
         f" contenders (default: {ENGINES[0]})", "NAME,NAME", _known("shard engine", *ENGINES))
-    pooler: tuple[str, ...] = several(f"have queries go through a pooler: {', '.join(POOLERS)}; several are"
-        f" contenders; '{NONE}' is without one", "NAME,NAME", _known("pooler", NONE, *POOLERS))
-    pool_size: tuple[int, ...] = several("connections of the pooler to the server that clients share;"
+    pooler: tuple[str, ...] = several(f"send queries through a pooler: {', '.join(POOLERS)}; several are"
+        f" contenders, and '{NONE}' means without one", "NAME,NAME", _known("pooler", NONE, *POOLERS))
+    pool_size: tuple[int, ...] = several("server connections that the pooler shares among clients;"
         " several numbers are contenders (default: one for each core)", "N,N", _count_up_to(MOST_CONNECTIONS))
-    replicas: tuple[int, ...] = several("have N servers follow the one that has the index, and --clients"
-        f" query them in its place; several numbers are contenders, among which '{NONE}' is that one server",
+    replicas: tuple[int, ...] = several("make N copies of the server, and let --clients query only these;"
+        f" several numbers are contenders, and '{NONE}' is the server itself",
         "N,N", _count_up_to(MOST_REPLICAS, NONE, "0"))
 
     rounds: int | None = option("build all indexes first, then measure every point once in each of N"

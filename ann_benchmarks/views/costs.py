@@ -87,7 +87,7 @@ def cheapest(answer: CostAnswer) -> str:
         return nothing_kept(answer, objective)
     found = (sure or unsure)[0]
     kind = "simulated server" if found.server.is_simulated else "measured server"
-    lead = f"No priced server keeps {objective} beyond noise. The cheapest {kind} that may keep it is"
+    lead = f"No priced server certainly keeps {objective}. The cheapest {kind} that may keep it is"
     lead = f"The cheapest {kind} that keeps {objective} is" if sure else lead
     sentences = [f"{lead} {offer(found, answer.prices)}.", f"There {pace(found, answer.percentile)}."]
     if not sure:
@@ -96,7 +96,7 @@ def cheapest(answer: CostAnswer) -> str:
         sentences += ["Three runs (run.py --runs 3) give the intervals."] if is_single else []
     elif cheaper := [cost for cost in unsure if cost.price < found.price]:
         names = [f"{cost.place}, {answer.prices.money(cost.price)} ({cost.reason})" for cost in cheaper]
-        sentences.append(f"Cheaper, but noise hides whether it is kept: {some(names)}.")
+        sentences.append(f"Cheaper, but perhaps not keeping it: {some(names)}.")
     if not answer.target.is_recall_alone:
         together = len(answer.costs)
         rows = f", and {counted(together, 'row')} are judged together" if together > 1 else ""

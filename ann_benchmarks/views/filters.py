@@ -35,16 +35,15 @@ COLUMNS = (
 WORDS = frozenset({"Filter", "Strategy", "Fastest", "How sure"})
 READING = (
     "In brackets: 95% intervals. QPS are those at the recall and the completeness; the p99 is that of the"
-    " measured result next to it. First / this: how many times as fast the first strategy under this filter"
-    " is as this one; the intervals of these ratios hold for all rows together. One that includes 1 is noise."
+    " measured result closest to it. First / this: the QPS of the first strategy under this filter over"
+    " those of this one; the intervals of these ratios hold for all rows together. One that includes 1 is"
+    " noise."
 )
 NOT_SURELY = (
-    "Ahead, but not surely: the strategies were measured once, at different times, or in too few rounds. The"
-    " same rounds (run.py --rounds) compare more surely."
+    "Ahead, but not surely: the strategies were measured once, at different times, or in too few rounds."
+    " To be certain, measure them in the same rounds (run.py --rounds)."
 )
-NO_DEFAULTS = (
-    "No result says that it was measured at default settings, so that what the defaults lose is not shown."
-)
+NO_DEFAULTS = "No result was measured at default settings, so what the defaults lose is not shown."
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,7 @@ class Comparison {
   note(points, by, at) {
     const differing = mixed(this.site.facets, points, [...by, ...this.kind.without]);
     const whatever = differing.length ? `, whatever its ${labelsOf(differing)}` : "";
-    const how = this.metric === "qps" ? "between the points next to it" : "at the point next to it";
+    const how = this.metric === "qps" ? "between the points closest to it" : "at the point closest to it";
     return `At a recall of ${showShare(at)}, ${how}: the fastest index${whatever}. ${this.kind.says ?? ""}`;
   }
 }
