@@ -163,14 +163,6 @@ def test_tables_of_tiers_have_what_a_hair_is_missing():
     ]  # fmt: skip
 
 
-def test_pictures_of_tiers_and_latencies_have_it_too(tmp_path):
-    runs = [steady("hnsw", rate, ram=ram, recall=0.9498) for ram, rate in ((1, 50.0), ("all", 100.0))]
-    shown = Shown(runs, [], 0.95, folder=tmp_path)
-    for kind in ("tiers", "latency"):
-        (picture,) = make("picture", {"kind": kind}, shown)
-        assert (tmp_path / picture.file).is_file() and "at a recall of 0.95" in picture.caption.lower()
-
-
 def test_throughput_at_a_recall_is_drawn_for_an_index_within_noise_of_it(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     truth = make_truth("d")

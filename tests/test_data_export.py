@@ -36,7 +36,7 @@ def test_columns_of_ann_benchmarks_come_first(folder):
         *("p50", "p95", "p99", "p999", "distcomps", "build", "candidates", "indexsize", "queriessize"),
         *("dataset", "recall", "qps-best", "recall-p5", "recall-worst", "qpsatrecall", "batch_mode"),
         *("distance", "run_count"),
-        *("clients", "tier", "recall_p5_low", "recall_p5_high", "best_search_time"),
+        *("best_search_time", "clients", "recall_p5_high", "recall_p5_low", "tier"),
     ]
     (row,) = rows()
     assert (row["algorithm"], row["parameters"], row["dataset"]) == ("algo", "algo(x)", "mine")

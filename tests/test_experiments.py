@@ -143,14 +143,6 @@ def test_every_ratio_that_the_report_states_is_a_finding(options):
         assert any(one == pytest.approx(each, rel=0.05) for one in figures for each in stated), row
 
 
-def test_filters_of_labels_are_measured_also_in_miniature(options):
-    for is_mini in (False, True):
-        experiment = read_experiment(find_experiment("filtered"), is_mini, options)
-        args = options.parse(next(step for step in experiment.steps if step.name == "labels").arguments)
-        assert {"pgvectorscale_labels", "vchord_prefilter", "pgvector_hnsw_indexed"} < {*args.algorithm}
-        assert {name.partition(":")[0] for name in args.filters} == {"labels", "labels2"}
-
-
 MISTAKES = [
     ("title: A small one", "titel: A", r":1: unknown key 'titel'.*did you mean 'title'"),
     ("name: second", "name: first", r":7: the step 'first' stands here a second time"),

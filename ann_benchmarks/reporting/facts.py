@@ -1,7 +1,6 @@
 """What was run, facts that all results share once and others by algorithm, and what the machine did then."""
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +21,7 @@ from ann_benchmarks.views.parts import Table
 
 from .content import Report, Shown
 from .document import Block, Heading, Listing, Paragraph, Picture
+from .pictures import natural_order
 
 MOST_VALUES = 6  # written out of a fact
 MOST_COMMANDS = 20
@@ -49,8 +49,6 @@ SETTINGS = "Settings other than PostgreSQL's defaults"
 BUFFERS = "shared_buffers"
 IN_BYTES = {"memory_bytes", "container_memory_bytes", "tier_bandwidth", BUFFERS}
 COMMAND = "command_line"
-UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
-QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*(kB|MB|GB|TB)?")
 
 Attributes = Mapping[str, Any]
 Fact = tuple[str, str]  # chapter and name
@@ -138,16 +136,10 @@ def fact_place(fact: Fact) -> tuple[int, str]:
 
 def several(texts: Iterable[str]) -> str:
     """Write all values of a fact, or the first of them and how many more there are."""
-    values = sorted(texts, key=size_order)
+    values = sorted(texts, key=natural_order)
     if len(values) <= MOST_VALUES:
         return "; ".join(values) or UNKNOWN
     return f"{'; '.join(values[: MOST_VALUES - 1])} and {len(values) - MOST_VALUES + 1} more"
-
-
-def size_order(text: str) -> tuple[Any, ...]:
-    """Return what values are sorted by: the numbers in those that begin with one, else their letters."""
-    numbers = [float(number) * UNITS.get(unit, 1.0) for number, unit in QUANTITY.findall(text)]
-    return not text[:1].isdecimal(), numbers if text[:1].isdecimal() else [], text
 
 
 def data_table(by_dataset: Mapping[tuple[str, int], Sequence[Attributes]]) -> Table:

@@ -4,7 +4,6 @@ import csv
 import json
 import math
 from collections.abc import Iterable
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +23,6 @@ THEIR_METRICS = (
 COLUMNS = ["algorithm", "parameters", "count", *THEIR_METRICS, "dataset"]  # the columns of ann-benchmarks
 OUR_METRICS = [name for name in standard_metrics if name not in THEIR_METRICS]
 OWN_COLUMNS = [*OUR_METRICS, QPS_AT_RECALL, "batch_mode", "distance", "run_count"]
-# What most readers look for comes next, as far as there is any; then everything else by name.
-SOUGHT_FIRST = (
-    "clients", "tier", "target_recall", "target_missed",
-    "recall_low", "recall_high", "recall_p5_low", "recall_p5_high", "qps_low", "qps_high",
-    "runs_disagree", "latency_queries",
-    *(f"latency_p{percentile}{end}" for percentile in (50, 95, 99, 999) for end in ("", "_low", "_high")),
-    "load_time", "index_build_time", "*_time", "index_reused", "*_size",
-    "*_version", "docker_image", "docker_image_id", "container_memory_bytes", "cpu", "cores", "memory_bytes",
-)  # fmt: skip
 UNDER_OTHER_NAMES = {"algo", "name", "build_time", "index_size", "expect_extra"}
 OF_COMPARISONS = {PARTS, COUNTS}  # what is computed for them and for pictures alone
 
@@ -55,17 +45,11 @@ def row(run: Run, qps_at_recall: float) -> dict[str, Any]:
     return cells
 
 
-def place_among_columns(name: str) -> tuple[int, str]:
-    """Return what to sort the columns by that only some results have."""
-    places = (i for i, pattern in enumerate(SOUGHT_FIRST) if fnmatchcase(name, pattern))
-    return next(places, len(SOUGHT_FIRST)), name
-
-
 Rows = list[dict[str, Any]]
 
 
 def table_of(runs: Iterable[Run]) -> tuple[list[str], Rows]:
-    """Return columns and a row for each result: ann-benchmarks' first, then ours, then other attributes.
+    """Return columns and a row for each result: ann-benchmarks' first, then ours, then attributes by name.
 
     The throughput at the target recall is that of an index: it stands with the result next to that recall.
     """
@@ -78,7 +62,7 @@ def table_of(runs: Iterable[Run]) -> tuple[list[str], Rows]:
         for cells in rows:
             for name in OF_FILTERS:
                 cells.pop(name, None)
-    others = sorted({name for cells in rows for name in cells} - set(known), key=place_among_columns)
+    others = sorted({name for cells in rows for name in cells} - set(known))
     return [*known, *others], rows
 
 
