@@ -140,7 +140,7 @@ def test_runs_that_are_short_against_their_queue_have_no_interval():
         longer = int(re.search(r" so much that p99 has no interval: give --duration (\d+), or more", text)[1])
         assert longer == np.ceil(1.1 * 10 * 50 / facts["latency_worth"])
         (text,) = remarks(facts | {"run_count": 3})
-        assert re.search(r"3 runs are too few to say how long .*: give 5 runs or rounds, or more$", text)
+        assert re.search(r"3 runs are too few to say how long .*: give at least 5 runs or rounds$", text)
         assert not remarks(facts | {"run_count": 2})
         (text,) = remarks(facts | {"run_count": 40})
         assert text.endswith(f": give {np.ceil(1.1 * 40 * 50 / facts['latency_worth']):.0f} runs or rounds")

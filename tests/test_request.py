@@ -328,5 +328,5 @@ def test_help_says_no_default_where_there_is_none() -> None:
     said = " ".join(make_parser().format_help().split())
     assert "(default: None)" not in said and "(default: False)" not in said and "(default: [])" not in said
     assert "==SUPPRESS==" not in said
-    assert "nearest neighbours to ask for (default: 10)" in said
+    assert "nearest neighbours to search for (default: 10)" in said
     assert not re.search(r"\(default: [^)]*\) \(default", said)
