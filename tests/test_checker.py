@@ -24,7 +24,6 @@ from ann_benchmarks.submission.checking.complete import Expected, expected_of
 from ann_benchmarks.submission.checking.expected import percentile_bounds
 from ann_benchmarks.submission.checking.rules import RULES
 from ann_benchmarks.submission.manifest import BundledDataset, Manifest
-from ann_benchmarks.submission.private import Private
 
 from .bundle_data import DATASET, attributes, measured, point_files, remake, set_arrays, set_attributes
 from .checked_bundles import bundle, found, run_groups  # noqa: F401
@@ -128,23 +127,6 @@ def test_a_percentile_lies_in_its_bucket():
     for percent in (1, 50, 99, 99.9):
         low, high = percentile_bounds(edges, counts, percent)
         assert low <= np.percentile(times, percent) <= high
-
-
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("jane@example.org", "mail"),
-        ("see /home/jane/x", "path"),
-        ("at 192.168.3.4:5432", "address"),
-        ("at fe80::1:2:3", "address"),
-        ("db01.internal", "host"),
-        ("PGPASSWORD=hunter22", "secret"),
-        ("pgvector 0.8.6 on 127.0.0.1 at 10:35:01, a::b() and '5'::bigint", ""),
-        ("version 5.15.0.1-generic, release 18.6.3.1, /home/<user>/x", ""),
-    ],
-)
-def test_what_is_private(text: str, kind: str):
-    assert list(Private([]).facts_in(text)) == [kind] * bool(kind)
 
 
 def scale_all(by: float) -> Callable[[Path], None]:

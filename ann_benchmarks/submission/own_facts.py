@@ -36,18 +36,17 @@ class OwnFact:
     name: str = ""
 
 
-def facts_here(environ: Mapping[str, str] | None = None) -> list[OwnFact]:
+def facts_here() -> list[OwnFact]:
     """Return what is private on this machine, each once, the longest first.
 
     Host names, the names of the account and of the person behind it, the home folder, the current one and
     that of the project, addresses of interfaces, and values of environment variables by their names.
     """
-    given = dict(os.environ if environ is None else environ)
     found = [
         *(OwnFact(HOST, name) for name in _host_names()),
-        *_accounts(given),
+        *_accounts(os.environ),
         *(OwnFact(ADDRESS, address) for address in _addresses()),
-        *_read_environment(given),
+        *_read_environment(os.environ),
         *(OwnFact(PATH, text) for text in _folders()),
         *(OwnFact(REPOSITORY, text) for text in dict.fromkeys((str(PROJECT), os.path.realpath(PROJECT)))),
     ]

@@ -25,7 +25,7 @@ REST = r"(?:/[^\s\"'`<>|;,:()\[\]{}\\&?*$=]*)?"  # of a path
 _HOME = r"/(?:home|Users)/(?:[^\s/\"'<>|:;,]+ ){1,3}[^\s/\"'<>|:;,]+(?=/)"
 _OF_WINDOWS = r"(?<!\w)[A-Z]:\\+Users\\+[^\\/\"'<>|:;,\n]+"
 BEFORE, AFTER = r"(?<![^\W_])", r"(?![^\W_])"  # a letter or digit makes it part of another word
-QUOTED_HOST = r"(?<=host \")|(?<=server \")|(?<=host ')|(?<=server ')"
+NAMED_HOST = r"(?<=@)|(?<=//)|(?<=host=)|(?<=host: )|(?<=host [\"'])|(?<=server [\"'])"
 NAMED_USER = r"(?<=user=)|(?<=user: )|(?<=user \")|(?<=role \")|(?<=owner: )|(?<=account )"
 BEFORE_VERSION = re.compile(
     r"((version|release|tag)\W{0,4}|==|[a-z\d_]-|[~^<>]|(?<!host)(?<!tcp)[a-z]:)$", re.I

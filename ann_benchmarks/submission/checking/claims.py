@@ -48,7 +48,7 @@ def check_claims(opened: OpenedBundle, points: Mapping[str, CheckedPoint]) -> No
         where = f"claim {number}, on {claim.file}:"
         if point.curve in seen:
             findings.refuse(MANIFEST, "claims", f"{where} its series has a claim twice")
-        if point.is_open:
+        if point.series.is_open:
             findings.refuse(MANIFEST, "claims", f"{where} claims a throughput that was given as a rate")
         seen.add(point.curve)
         # What tells servers apart is named in the report by their differences.
@@ -63,7 +63,7 @@ def check_claims(opened: OpenedBundle, points: Mapping[str, CheckedPoint]) -> No
             what = f"is for a recall of {manifest.target_recall:g}, and the file has {point.recall:.6g}"
             findings.refuse(MANIFEST, "recall", f"{where} {what}")
     for point in points.values():
-        if point.recall > manifest.target_recall and not point.is_open and point.curve not in seen:
+        if point.recall > manifest.target_recall and not point.series.is_open and point.curve not in seen:
             findings.warn(point.file, "claims", "it reaches the target recall, and its series has no claim")
     if not manifest.claims:
         findings.warn(MANIFEST, "claims", "nothing is claimed")

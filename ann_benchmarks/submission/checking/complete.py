@@ -181,7 +181,7 @@ def check_clients_alike(points: Sequence[CheckedPoint], findings: Findings, refu
     """Refuse indexes that were measured by some of the numbers of clients that others were measured by."""
     measured: dict[tuple[str, int, Series], dict[str, set[int]]] = {}
     for point in points:
-        if point.is_open or point.series.clients is None:
+        if point.series.is_open or point.series.clients is None:
             continue
         plain = point.series.drop("algorithm", "servers", "settings", "environment", "clients")
         own = f"{point.series.drop('clients').folder}/{point.name}.hdf5"

@@ -90,13 +90,13 @@ def filtered_figures(p: CheckedPoint) -> Mapping[str, Expected]:
 def run_figures(p: CheckedPoint) -> Mapping[str, Expected]:
     """Return what follows from the seconds of the runs."""
     rates, seconds, best = run_throughputs(p.attrs), p.run_seconds, p["best_search_time"]
-    by = SAME * max(rates)
+    by, mean = SAME * max(rates), p.run.metrics["qps"]
     ends = {f"qps_{end}": near(value, by) if math.isfinite(value) else NOTHING
             for end, value in mean_interval(rates)._asdict().items()}  # fmt: skip
-    shown_run = min(seconds, key=lambda one: abs(one - best)) if p.is_open else min(seconds)
+    shown_run = min(seconds, key=lambda one: abs(one - best)) if p.series.is_open else min(seconds)
     spent = {f"{name}_per_query": (min(each) * (1 - SAME), max(each) * (1 + SAME))
              for name in SPENT if (each := p.numbers(f"run_{name}"))}  # fmt: skip
-    return {**ends, **spent, "qps_mean": near(p.qps, by), "best_search_time": closely(shown_run)}
+    return {**ends, **spent, "qps_mean": near(mean, by), "best_search_time": closely(shown_run)}
 
 
 def latency_figures(p: CheckedPoint) -> Mapping[str, Expected]:
@@ -203,7 +203,7 @@ def cpu_figures(p: CheckedPoint) -> Mapping[str, Expected]:
 def client_figures(p: CheckedPoint) -> Mapping[str, Expected]:
     """Return the CPU time of clients: of their share of the time, and one core each if a server searches."""
     cores, sent = p.number("client_cores") or p["cores"], p["queries_asked"]
-    share, slack = p["client_cpu_share"] * cores / sent, SHARE_SLACK if p.is_open else 1 + APART
+    share, slack = p["client_cpu_share"] * cores / sent, SHARE_SLACK if p.series.is_open else 1 + APART
     least, most = (share * p[name] for name in ("active_seconds", "asking_seconds"))
     has = p["clients"] * (CPU_SLACK * p["asking_seconds"] + TICKS) / sent if has_server(p) else INF
     fewest = LEAST_CPU.get(p.series.driver, 0.0)

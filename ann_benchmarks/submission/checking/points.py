@@ -98,19 +98,9 @@ class CheckedPoint:
         return self.dataset, self.count, self.folder
 
     @property
-    def is_open(self) -> bool:
-        """Whether queries came at a rate."""
-        return self.series.is_open
-
-    @property
     def recall(self) -> float:
         """The recall by the answers and the truth."""
         return self.run.metrics[RECALL]
-
-    @property
-    def qps(self) -> float:
-        """The mean of the runs' queries/s, by the seconds of each run."""
-        return self.run.metrics["qps"]
 
     @cached_property
     def run_seconds(self) -> list[float]:
