@@ -47,7 +47,6 @@ NOT_HERE = {
     "db.example.org|me@host": "needs somebody's server",
     "deep10m": "downloads 3.8 GB",
     "deep1b": "downloads 384 GB, and needs other machines",
-    "cohere-10m": "downloads 31 GB",
 }
 
 
