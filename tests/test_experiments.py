@@ -18,7 +18,7 @@ from ann_benchmarks.definitions.definition import Data, Definition, plugin_class
 from ann_benchmarks.definitions.selection import apply_settings, named_algorithms, select_definitions
 from ann_benchmarks.experiments.carrying_out import carry_out, command_of, report_arguments, step_request
 from ann_benchmarks.experiments.findings import StepPoint, judged, selected
-from ann_benchmarks.experiments.report import report_experiment, report_of
+from ann_benchmarks.experiments.report import CLAIM_COLUMNS, report_experiment, report_of
 from ann_benchmarks.experiments.schema import FOLDER, Claim, Options, find_experiment, read_experiment
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.jobs.job import Job
@@ -141,6 +141,17 @@ def test_every_ratio_that_the_report_states_is_a_finding(options):
     for row in (row for name in ("5m", "100m", "1b") for row in published(name).table("claims").rows):
         stated = (row["value"], 1 / row["value"])
         assert any(one == pytest.approx(each, rel=0.05) for one in figures for each in stated), row
+
+
+def test_claims_are_one_table(tmp_path):
+    done = run(tmp_path, "--claims", program="report.py")
+    assert done.returncode == 0 and "wrote reports/claims/claims.md" in done.stdout, done.stderr
+    rows = [
+        line for line in (tmp_path / "reports/claims/claims.md").read_text().splitlines() if line[0:2] == "| "
+    ]
+    cells = [re.split(r" \| ", row.strip("| ")) for row in rows]
+    assert cells[0] == list(CLAIM_COLUMNS) and {len(row) for row in cells} == {len(CLAIM_COLUMNS)}
+    assert {row[5] for row in cells[2:]} == {"not measured", "not testable here"}
 
 
 MISTAKES = [

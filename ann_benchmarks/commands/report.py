@@ -17,13 +17,17 @@ from ann_benchmarks.experiments.report import (
     add_bundle_options,
     report_experiment,
     requested_bundle,
+    write_claims,
 )
 from ann_benchmarks.load.request import Objective
 from ann_benchmarks.pricing.costs import cost_request
-from ann_benchmarks.reporting.chapters import ReportOptions, bundle_results, report_results
+from ann_benchmarks.reporting.chapters import FOLDER, ReportOptions, bundle_results, report_results
 from ann_benchmarks.results.metrics import TARGET_RECALL
 from ann_benchmarks.run.command_line import make_parser
 from ann_benchmarks.run.request import take_url
+
+# What --claims excludes.
+ALONE = ("dataset", "algorithm", "count", "title", "target_recall", "prices", "experiment", "mini", "bundle")
 
 
 def main() -> None:
@@ -51,11 +55,19 @@ def main() -> None:
         help="report on an experiment; give the options that run.py had",
     )
     add("--mini", action="store_true", help="with --experiment: report on its miniature")
+    add("--claims", action="store_true", help="write one table of the findings of all experiments, as far as"
+        " they are measured; give the options that run.py had")  # fmt: skip
     add_bundle_options(parser)
     words = take_url(sys.argv[1:])
     args, others = parser.parse_known_args(words)
     request = requested_bundle(args)
     folder = None
+    if args.claims:
+        for name in ALONE:
+            if getattr(args, name):
+                raise UserError(f"--claims covers every experiment: leave out --{name.replace('_', '-')}")
+        print(f"wrote {write_claims(args.output or FOLDER / 'claims', others, make_parser(), every_job)}")
+        return
     if args.experiment:
         folder = report_experiment(words, make_parser(), every_job)
     elif others or args.mini:

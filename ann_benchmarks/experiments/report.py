@@ -1,8 +1,10 @@
 """An experiment's report: a chapter for each step, and what was found next to what was published."""
 
 import argparse
+import re
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +12,15 @@ from typing import Any
 from ann_benchmarks.common.cli import Parser, positive_float
 from ann_benchmarks.common.cli import path as path_type
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import counted
+from ann_benchmarks.common.files import disk_errors
+from ann_benchmarks.common.numbers import UNKNOWN, counted
 from ann_benchmarks.common.text import say
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.pricing.costs import cost_request
 from ann_benchmarks.reporting.answer import find_answers
 from ann_benchmarks.reporting.chapters import FOLDER, write_bundle
-from ann_benchmarks.reporting.content import Chapter, Report
+from ann_benchmarks.reporting.content import Chapter, Finding, Report
+from ann_benchmarks.reporting.document import Block, Heading, Paragraph, markdown_text
 from ann_benchmarks.reporting.report import say_answers, write_report
 from ann_benchmarks.results.measurement import TIERS_LEFT_OUT
 from ann_benchmarks.results.metrics import TARGET_RECALL
@@ -26,9 +30,11 @@ from ann_benchmarks.run.request import Request
 from ann_benchmarks.submission.bundle import BundleRequest
 from ann_benchmarks.submission.manifest import DIVISIONS, OPEN
 from ann_benchmarks.views.chosen import readable_records
+from ann_benchmarks.views.parts import Table
 
 from .carrying_out import command_of, report_arguments, split_arguments, step_request
 from .findings import StepPoint, judged
+from .schema import FOLDER as EXPERIMENTS
 from .schema import Options, Step, find_experiment, read_experiment
 
 LONGEST_CONTACT = 200  # characters
@@ -200,3 +206,49 @@ def named(job: Job, query_arguments: Sequence[Any]) -> str:
     """Name a point for the reader, without the method that limited its memory."""
     name = job.label(query_arguments)
     return name.rpartition(" by ")[0] if job.procedure.conditions else name
+
+
+CLAIMS_FILE = "claims.md"
+CLAIM_COLUMNS = ("Source", "Claim", "Theirs", "Ours", "95% interval", "Verdict", "Size", "Why")
+_INTERVAL = re.compile(r" ?\(95%: (.*?)\)")
+
+
+def write_claims(
+    folder: Path, given: Sequence[str], parser: argparse.ArgumentParser, jobs_of: JobsOf
+) -> Path:
+    """Write the table of what was measured with `given` options of run.py; return its file.
+
+    A claim that was not tested at full size is that of the miniature.
+    """
+    rows = [
+        row
+        for path in sorted(EXPERIMENTS.glob("*.yml"))
+        for row in claim_rows(path.stem, given, parser, jobs_of)
+    ]
+    verdicts = Counter(row[CLAIM_COLUMNS.index("Verdict")] for row in rows)
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
+    text = f"{len(rows)} claims: {counts}. The figures of the sources come from other machines."
+    path = folder / CLAIMS_FILE
+    with disk_errors(path):
+        folder.mkdir(parents=True, exist_ok=True)
+        table = Table(CLAIM_COLUMNS, rows, words=CLAIM_COLUMNS)
+        blocks: list[Block] = [Heading(1, "What others claim"), Paragraph(text), table]
+        path.write_text(markdown_text(blocks), encoding="utf-8", errors="replace")
+    return path
+
+
+def claim_rows(
+    name: str, given: Sequence[str], parser: argparse.ArgumentParser, jobs_of: JobsOf
+) -> Iterator[list[str]]:
+    """Give a row for each finding of an experiment."""
+    (_, full), (_, mini) = (report_of(name, is_mini, parser, given, jobs_of) for is_mini in (False, True))
+    for at_full_size, small in zip(full.findings, mini.findings, strict=True):
+        found, size = (at_full_size, "full") if at_full_size.measured else (small, "miniature")
+        yield [full.source or name, *finding_cells(found), size if found.measured else UNKNOWN, found.why]
+
+
+def finding_cells(finding: Finding) -> list[str]:
+    """Return the claim, its figure, ours, the interval of ours, and the verdict."""
+    interval = _INTERVAL.search(finding.measured)
+    ours = _INTERVAL.sub("", finding.measured, count=1) or UNKNOWN
+    return [finding.says, finding.published, ours, interval[1] if interval else UNKNOWN, finding.verdict]
