@@ -13,8 +13,9 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.monitoring import Monitor, machine, read_monitoring
 from ann_benchmarks.monitoring.monitor import MOST_SAMPLES, Recording, Sample, Stretch
-from ann_benchmarks.monitoring.stored import group_writer, monitored
+from ann_benchmarks.monitoring.stored import Monitored, group_writer, monitored
 from ann_benchmarks.results.file import write_result
+from ann_benchmarks.views.activity import activity_table
 
 from .programs import until
 
@@ -235,6 +236,38 @@ def test_the_network_is_that_of_devices(tmp_path, monkeypatch):
         assert machine.network_interfaces(("lo", "veth1")) == ("veth1",)
     finally:
         machine.network_interfaces.cache_clear()
+
+
+def test_pages_of_numa_nodes_are_counted_where_there_are_several(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "_NODES", tmp_path)
+    for number in range(2):
+        assert machine.numa_pages() == {}
+        (tmp_path / f"node{number}").mkdir()
+        (tmp_path / f"node{number}" / "numastat").write_text(
+            f"numa_hit 9\nnuma_miss {number}\nother_node 3\n"
+        )
+    assert machine.numa_pages() == {"machine.numa_misplaced_pages": 1, "machine.numa_remote_pages": 6}
+    assert machine.totals().items() >= machine.numa_pages().items()
+
+
+def test_activity_is_the_mean_over_the_time_of_each_phase():
+    nan = np.nan
+    sampled = Monitored(
+        np.array([0.0, 1, 4, 4, 6, 6, 8]), np.array([0, 0, 0, 1, 1, 0, 0]), ["load", "build"], [0, 3, 5],
+        {
+            "machine.cpu_percent": np.array([nan, 90, 10, nan, 50, nan, 60]),  # (90 + 3 * 10 + 2 * 60) / 6
+            "disk.sda.read_bytes": np.array([nan, 2**20, 2**20, nan, 0, nan, 2**20]),
+            "disk.sdb.read_bytes": np.array([nan, 0, 0, nan, 2**21, nan, 0]),
+            "postgresql.lock_sessions": np.array([1, 1, 1, nan, nan, 1, 1]),
+            "postgresql.lwlock_sessions": np.array([0, 0, 2, nan, nan, 0, 0]),
+        },
+        {},
+    )  # fmt: skip
+    table = activity_table(sampled, "")
+    assert table.columns == ("Phase", "Seconds", "CPU (%)", "Read (MB/s)", "For locks")
+    assert table.rows == [
+        ("load", "6.000", "40.00", "1.000", "2.000"), ("build", "2.000", "50.00", "2.000", "-")
+    ]  # fmt: skip
 
 
 def test_bytes_of_the_disk_that_is_written_to(tmp_path):

@@ -24,6 +24,7 @@ from ann_benchmarks.results.remarks import MOST_OTHERS
 # What systems lack, or keep from a user or a container.
 _UNAVAILABLE = (psutil.Error, OSError, RuntimeError, NotImplementedError, AttributeError, ValueError)
 _BLOCK_DEVICES, _INTERFACES = Path("/sys/block"), Path("/sys/class/net")
+_NODES = Path("/sys/devices/system/node")
 _IN_MEMORY = ("loop", "ram", "zram")  # a loop device's file lies on a disk, which counts it already
 SHORTEST_RUN = 0.3  # s; the clocks of CPUs and processes tick 100 times a second
 _PROC = Path("/proc")
@@ -79,7 +80,21 @@ def totals() -> dict[str, float]:
     if chosen:
         found["network.received_bytes"] = sum(interfaces[name].bytes_recv for name in chosen)
         found["network.sent_bytes"] = sum(interfaces[name].bytes_sent for name in chosen)
-    return found
+    return found | (_had(numa_pages) or {})
+
+
+def numa_pages() -> dict[str, float]:
+    """Pages from another node than was intended, and for a CPU of another node; nothing with one node."""
+    nodes = [
+        dict(line.split() for line in file.read_text().splitlines())
+        for file in _NODES.glob("node[0-9]*/numastat")
+    ]
+    if len(nodes) < 2:
+        return {}
+    kinds = {"misplaced": "numa_miss", "remote": "other_node"}
+    return {
+        f"machine.numa_{name}_pages": sum(int(node[key]) for node in nodes) for name, key in kinds.items()
+    }
 
 
 @cache

@@ -9,7 +9,7 @@ from ann_benchmarks.common.numbers import UNKNOWN, size_text
 from ann_benchmarks.common.text import from_json
 from ann_benchmarks.data.datasets import get_dataset, is_present
 from ann_benchmarks.fields.rows import FIELDS
-from ann_benchmarks.monitoring.stored import read_monitoring
+from ann_benchmarks.monitoring.stored import Monitored, read_monitoring
 from ann_benchmarks.plotting.dashboard import draw_dashboard, sampled_with
 from ann_benchmarks.results.at_recall import may_reach
 from ann_benchmarks.results.attributes import version_names
@@ -17,6 +17,7 @@ from ann_benchmarks.results.comparable import clients
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run
+from ann_benchmarks.views.activity import activity_table
 from ann_benchmarks.views.parts import Table
 
 from .content import Report, Shown
@@ -192,6 +193,27 @@ def commands(all_attrs: Iterable[Attributes]) -> list[Block]:
 
 def dashboard_pictures(shown: Shown, most: int = DASHBOARDS) -> list[Block]:
     """Draw the samples of machine and server, for a few results and workloads."""
+    blocks: list[Block] = []
+    for number, (sampled, name, done) in enumerate(find_samples(shown, most)):
+        path = shown.file("dashboard", number)
+        draw_dashboard(sampled, path, name)
+        blocks.append(Picture(path.name, f"Machine and server while {name} was {done}."))
+    return blocks
+
+
+def activity_tables(shown: Shown, most: int = DASHBOARDS) -> list[Block]:
+    """Return the means of the same samples by phase."""
+    return [
+        activity_table(sampled, f"By phase, while {name} was {done}")
+        for sampled, name, done in find_samples(shown, most)
+    ]
+
+
+def find_samples(shown: Shown, most: int) -> list[tuple[Monitored, str, str]]:
+    """Return samples of a few results and workloads, with the name of each and what was done.
+
+    UserError where nothing was monitored.
+    """
     samples = []
     for run in monitored_results(shown.runs, shown.target)[:most]:
         if (sampled := read_monitoring(run.path)) is not None:
@@ -202,12 +224,7 @@ def dashboard_pictures(shown: Shown, most: int = DASHBOARDS) -> list[Block]:
         samples.append((sampled, f"{record.algo}: {record.name}", "written to"))
     if not samples:
         raise UserError("no result was monitored")
-    blocks: list[Block] = []
-    for number, (sampled, name, done) in enumerate(samples):
-        path = shown.file("dashboard", number)
-        draw_dashboard(sampled, path, name)
-        blocks.append(Picture(path.name, f"Machine and server while {name} was {done}."))
-    return blocks
+    return samples
 
 
 def monitored_results(runs: Iterable[Run], target: float) -> list[Run]:

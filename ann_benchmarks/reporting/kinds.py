@@ -15,7 +15,7 @@ from ann_benchmarks.views.tiers import tier_runs
 
 from .content import Overlay, Shown, part_blocks
 from .document import Block
-from .facts import MONITORED, dashboard_pictures
+from .facts import MONITORED, activity_tables, dashboard_pictures
 from .pictures import (
     client_picture,
     decile_picture,
@@ -109,6 +109,7 @@ KINDS = {
     "builds": ReportKind(build_picture, build_tables, any_run(lambda run: run.metrics["build"] > 0)),
     "shards": ReportKind(server_pictures, server_blocks),
     "dashboard": ReportKind(dashboard_pictures, None, is_monitored),
+    "activity": ReportKind(None, activity_tables),
     "inserts": ReportKind(insert_picture, insert_tables, any_record("inserts"), OVER),
     "writes": ReportKind(write_picture, phase_tables, any_record("writes")),
     "points": ReportKind(None, point_table, any_run(bool)),
