@@ -82,20 +82,6 @@ os._exit(0)
     assert not list(tmp_path.iterdir())
 
 
-def test_caches_are_in_no_temporary_folder(tmp_path: Path) -> None:
-    """Where the home folder cannot be written, matplotlib would make one, which a killed process leaves."""
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary), "HOME": f"{__file__}/home"}
-    for name in ("MPLCONFIGDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
-        environment.pop(name, None)
-    script = "from ann_benchmarks.common.beginning import begin; begin(); import matplotlib, os; os._exit(3)"
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, check=False)
-    assert done.returncode == 3
-    assert not list(temporary.iterdir())
-    assert (tmp_path / "data/matplotlib").is_dir()
-
-
 def test_a_plugin_that_raises_what_ends_programs_fails_alone(workspace) -> None:
     """Its line says what it raised, and the others are measured."""
     workspace.add_plugin("a-fit", "def fit(self, X): raise KeyboardInterrupt")

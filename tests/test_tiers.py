@@ -58,6 +58,9 @@ def without_results(request: pytest.FixtureRequest) -> Iterator[None]:
         shutil.rmtree(request.getfixturevalue("folder") / "results", ignore_errors=True)
 
 
+LOAD = ("--max-queries", "4000")  # enough for clients that a busy machine begins late to query side by side
+
+
 def started(folder: Path, *options: str) -> Any:
     """A sweep of one run a point, which is not waited for."""
     command = [sys.executable, "-m", "tiers", "sweep", "--dataset", "small", "--local"]
@@ -113,7 +116,7 @@ def check(point: dict[str, Any]) -> None:
 @needs_memory_group
 def test_a_sweep_measures_every_tier_with_every_load_and_goes_on(folder: Path):
     options = ("--algorithm", "hnsw", "ivfflat", "--tiers", "32MB:192MB,64MB:all", "--target-recall", "0.9",
-               "--warmup", "50", "--clients", "4", "--tier-method", "cgroup")  # fmt: skip
+               "--warmup", "50", *LOAD, "--clients", "4", "--tier-method", "cgroup")  # fmt: skip
     out = swept(folder, *options)
     assert "2 tiers, in this order: 64MB:all by cgroup, 32MB:192MB by cgroup" in out
     assert "tier 1 of 2: 64MB:all by cgroup (0 of 4 points done)" in out
@@ -144,7 +147,7 @@ def test_a_sweep_measures_every_tier_with_every_load_and_goes_on(folder: Path):
 @needs_memory_group
 def test_cpus_and_disk_are_names_of_their_own(folder: Path):
     out = swept(folder, "--algorithm", "hnsw", "--tiers", "32MB:192MB+1cpus+gp3,1cpus", "--clients", "2",
-                "--warmup", "50")  # fmt: skip
+                *LOAD, "--warmup", "50")  # fmt: skip
     assert "1cpus by cgroup, 32MB:192MB+1cpus+gp3 by cgroup" in out
     found = points(folder)
     (limited,) = [point for name, point in found.items() if "gp3" in name]
@@ -159,7 +162,7 @@ def test_huge_pages_make_the_same_servers(folder: Path):
     ram = meminfo()["MemAvailable"] // MB - 1024
     before = meminfo()["HugePages_Total"]
     swept(folder, "--algorithm", "hnsw", "--tiers", f"32MB:{ram}MB", "--clients", "8",
-          "--tier-method", "hugepages", "--warmup", "50")  # fmt: skip
+          "--tier-method", "hugepages", *LOAD, "--warmup", "50")  # fmt: skip
     (point,) = points(folder).values()
     check(point)
     assert point["tier_method"] == "hugepages"
@@ -171,7 +174,7 @@ def test_huge_pages_make_the_same_servers(folder: Path):
 def kill_sweeps(folder: Path, tiers: str, method: str, given_back: Callable[[int], bool]) -> None:
     """Kill sweeps at random moments; `given_back` tells of a process's number whether nothing is held."""
     options = ("--algorithm", "hnsw", "--tiers", tiers, "--tier-method", method, "--clients", "2",
-               "--max-queries", "200", "--warmup", "20")  # fmt: skip
+               *LOAD, "--warmup", "20")  # fmt: skip
     swept(folder, *options)  # builds
     every = set(points(folder))
     shutil.rmtree(folder / "results")

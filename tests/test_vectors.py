@@ -182,7 +182,7 @@ def test_few_files_are_open_at_once(tmp_path: Path) -> None:
     equal(rows[some], VECTORS[some])
     assert open_files() - before <= 16
     rows.close()
-    assert open_files() == before
+    assert open_files() <= before  # others of this process may close some meanwhile
 
 
 def test_shards_end_to_end(tmp_path: Path) -> None:
