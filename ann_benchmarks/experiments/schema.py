@@ -29,7 +29,7 @@ SELECTION_KEYS = ("step", "dataset", "tier", "build", "query", "setting")  # bes
 INSTALL_KEYS = ("algorithm", "build-arg")
 PICTURES = ("frontier", "latency", "tiers", "builds", "clients", "shards", "filters", "deciles", "inserts",
             "writes", "dashboard")  # fmt: skip
-TABLES = ("points", "builds", "tiers", "shards", "filters", "deciles", "inserts", "writes")
+TABLES = ("points", "builds", "tiers", "shards", "filters", "deciles", "inserts", "writes", "activity")
 # Options of whoever runs an experiment; its file does not have them.
 USER_OPTIONS = ("definitions", "list-algorithms", "json", "local", "url", "force", "rebuild", "storage",
                 "parallelism", "dry-run", "experiment", "mini")  # fmt: skip
