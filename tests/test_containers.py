@@ -508,7 +508,7 @@ def test_an_image_that_is_not_there_and_a_tag_of_one_that_is(docked):
 
     others = docked.run()
     assert others.returncode == 0, others.stderr
-    [line] = others.stderr.splitlines()
+    [line] = [line for line in others.stderr.splitlines() if "is skipped" in line]  # beside doubts about runs
     assert line.startswith("warning: algorithm 'lacking' is skipped") and "install.py" in line
     tagged = docked.run("--algorithm", "quick:other")
     assert tagged.returncode == 0, tagged.stderr
