@@ -109,7 +109,7 @@ def test_an_interrupted_race_goes_on_with_its_rounds(workspace, monkeypatch) -> 
     with monkeypatch.context() as cutting:
         cutting.setattr(Race, "end_round", cut)
         said = workspace.run("--rounds", "6").stderr
-    assert said.startswith("interrupted; 3 rounds kept, with which the same command goes on")
+    assert said.startswith("interrupted; 3 rounds kept, with which the same command continues")
     kept = [TurnsTaken.read(path) for path in sorted(Path("results").rglob("*.turns"))]
     assert len(kept) == 2 and not list(iter_result_paths())
     assert "3 rounds of the interrupted race are kept" in workspace.run("--rounds", "6").stdout

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 from ann_benchmarks.common.numbers import counted
 
-ROUTED = "routed"  # of stored results only: the client asked the shards with the nearest k-means cells
 ENGINES = (
     "client",  # the client asks all shards at the same time, and merges their answers
     "citus",  # the plug-in's own statement on a table that Citus has distributed

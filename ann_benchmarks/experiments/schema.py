@@ -27,9 +27,6 @@ FINDING_KEYS = (*FINDING_TEXTS, "at-recall", "of", "to", "least", "most")
 COMPARISONS = ("ratio", "spread", "value")
 SELECTION_KEYS = ("step", "dataset", "tier", "build", "query", "setting")  # besides those of fields
 INSTALL_KEYS = ("algorithm", "build-arg")
-PICTURES = ("frontier", "latency", "tiers", "builds", "clients", "shards", "filters", "deciles", "inserts",
-            "writes", "dashboard")  # fmt: skip
-TABLES = ("points", "builds", "tiers", "shards", "filters", "deciles", "inserts", "writes", "activity")
 # Options of whoever runs an experiment; its file does not have them.
 USER_OPTIONS = ("definitions", "list-algorithms", "json", "local", "url", "force", "rebuild", "storage",
                 "parallelism", "dry-run", "experiment", "mini")  # fmt: skip
@@ -234,7 +231,9 @@ class ExperimentFile(YamlFile):
             for inside, word in {(*at, "algorithm"): item["algorithm"], **words}.items():
                 if self.checked(inside, word, str).startswith("-"):
                     self.fail(inside, f"'{shown(word)}' is an option of install.py: leave it out")
-        for key, kinds in (("pictures", PICTURES), ("tables", TABLES)):
+        from ann_benchmarks.reporting.kinds import views  # imports matplotlib, which other runs do without
+
+        for key, kinds in (("pictures", tuple(views("picture"))), ("tables", tuple(views("table")))):
             for i, item in enumerate(lists[key]):
                 self.mapping(place(key, i), item, f"{key} such as kind: {kinds[0]}")
                 self.member(place(key, i), item.get("kind"), "kind", kinds)

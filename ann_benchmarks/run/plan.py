@@ -147,7 +147,7 @@ def unfinished(path: Path, procedure: Procedure, truth: str) -> str | None:
 
 
 def _cut_race(path: Path) -> str | None:
-    """Say that rounds were interrupted, of which earlier versions have stored results."""
+    """Say that a race was interrupted that an earlier version stored results of."""
     attrs = read_attributes(path)
     is_cut = "rounds" in attrs and "rounds_ended" not in attrs
     return f"{path} is of rounds that were interrupted" if is_cut else None

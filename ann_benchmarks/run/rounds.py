@@ -101,7 +101,7 @@ class Conductor:
                     if self._kept:
                         kept = f"{counted(self._kept, 'round')} kept"
                         end.outlook = (
-                            f"{kept}, with which the same command goes on while nothing else changes"
+                            f"{kept}, with which the same command continues while nothing else changes"
                         )
                     raise
         return not self._is_torn

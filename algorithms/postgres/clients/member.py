@@ -200,7 +200,7 @@ class RawSample:
     def __init__(self, own: np.ndarray, slots: int, seed: int | None = None) -> None:
         """Keep the answers at the places `own`, ascending, and up to `slots` of all, evenly.
 
-        Of each so many answers in a row, one is drawn. When the slots are full, it is one of twice as many.
+        One answer is drawn from each step of consecutive answers. When the slots are full, the step doubles.
         """
         self._own, self._draw = iter(own.tolist()), random.Random(seed)
         self._slots, self._step, self._begin = slots + slots % 2, 1, 0

@@ -66,7 +66,7 @@ class VectorColumn(Column):
             most = np.finfo(self.element).max
             return PostgresError(f"{place} has {value}, a {kind} holds up to {most:g}: {remedy}")
         name = "NaN" if np.isnan(value) else "infinity"
-        return PostgresError(f"{place} has {name}, which a {kind} cannot hold: mend or remove the row")
+        return PostgresError(f"{place} has {name}, which a {kind} cannot hold: correct or remove the row")
 
     def parameter_encoder(self) -> Callable[[Any], bytearray]:
         """Return what encodes one vector after the other, in the same buffer."""

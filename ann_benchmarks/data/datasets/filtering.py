@@ -64,12 +64,12 @@ def prepare_filters(
     if not names:
         return []
     with get_dataset(name)[0] as dataset:
-        wanted = {filter: synthetic_set(filter) for filter in names}
+        sets = {filter: synthetic_set(filter) for filter in names}
         _require_dense(dataset)
-        for synthetic in wanted.values():
+        for synthetic in sets.values():
             if synthetic is not None:
                 synthetic.matches(dataset.rows)  # refused before anything is made
-        for filter, synthetic in wanted.items():
+        for filter, synthetic in sets.items():
             _prepare(dataset, filter, synthetic, min(count, dataset.rows), force)
     return names
 

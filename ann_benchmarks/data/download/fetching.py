@@ -178,7 +178,7 @@ class FileTask:
         self._bar.update(len(chunk))
 
     def _begin(self, response: requests.Response) -> None:
-        """Learn from the head of an answer where its bytes belong, and of which version they are."""
+        """Read from an answer's headers where its bytes belong in the file, and their version."""
         partial, sent = self._partial, _validator(response)
         if response.status_code == 206:
             found = re.fullmatch(

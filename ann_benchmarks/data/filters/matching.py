@@ -175,14 +175,14 @@ def _labels_hold(
     distinct, places = np.unique(rows, return_inverse=True)
     ends, starts = attribute.ends[distinct], np.where(distinct > 0, attribute.ends[distinct - 1], 0)
     labels = [set(attribute.values[first:last].tolist()) for first, last in zip(starts, ends, strict=True)]
-    holds = set.issuperset if comparison == "contains" else _share
+    holds = set.issuperset if comparison == "contains" else _overlap
     return np.array(
         [
-            [holds(labels[place], wanted) for place in line]
-            for wanted, line in zip(values, places.reshape(rows.shape), strict=True)
+            [holds(labels[place], requested) for place in line]
+            for requested, line in zip(values, places.reshape(rows.shape), strict=True)
         ]
     )
 
 
-def _share(labels: set[int], wanted: tuple[int, ...]) -> bool:
-    return not labels.isdisjoint(wanted)
+def _overlap(labels: set[int], requested: tuple[int, ...]) -> bool:
+    return not labels.isdisjoint(requested)

@@ -73,7 +73,7 @@ class Expected(NamedTuple):
         """Return the files of a point's curve with each index of its algorithm that has run groups.
 
         They have the query arguments that `are_given`, and those that were searched for `targets`. A bundle
-        does not say of which type its points are: any that it may be counts.
+        does not state the type of its points, so each possible type counts.
         """
         configs = replace_run_groups(known_configs(), self.groups or {})
         dataset, found = point.facts, defaultdict[str, set[str]](set)
