@@ -67,7 +67,7 @@ RELATIVE = r"# (which|that|who|whose|of which|from which|where|as) "
 NEGATED_NOUN = r"\b(is|are) (no(?! longer| lower)|none)\b"  # "is no longer" is English
 RULES = (
     Rule("functions named by a preposition or pronoun", find_names, 0, "a verb, or a noun for a property"),
-    Rule("comments that are a relative clause", match_lines(RELATIVE), 1, "a sentence"),
+    Rule("comments that are a relative clause", match_lines(RELATIVE), 0, "a sentence"),
     Rule('"is no X" and "is none"', match_lines(NEGATED_NOUN), 2, "what must be true"),
     Rule("functions with more than 7 parameters", find_wide, 0, "a value that holds what belongs together"),
     Rule("files with more than 300 lines", find_long, 1, "two files that can be read alone"),

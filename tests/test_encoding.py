@@ -68,7 +68,7 @@ def test_the_server_refuses_and_says_why(connection: psycopg.Connection):
 @pytest.mark.parametrize(
     ("column_type", "dtype", "value", "said"),
     [
-        ("vector", np.float32, np.nan, r"row 4321 \(from 0\) has NaN, which a vector cannot hold: mend"),
+        ("vector", np.float32, np.nan, r"row 4321 \(from 0\) has NaN, which a vector cannot hold: correct"),
         ("vector", np.float16, -np.inf, r"row 4321 \(from 0\) has infinity, which a vector cannot hold"),
         ("vector", np.float64, -1e39, r"row 4321 \(from 0\) has -1e\+39, a vector holds up to 3.40282e\+38"),
         ("halfvec", np.float32, 65520, r"row 4321 .* has 65520.0, a halfvec holds up to 65504: use vector"),
