@@ -120,10 +120,10 @@ class _Handler(BaseHTTPRequestHandler):
             block = kept[start : start + 2**14]
             if server.chunked and status == 200:
                 block = b"%x\r\n%b\r\n" % (len(block), block)
-            self.wfile.write(block)
-            with server.guard:
+            with server.guard:  # A client that has everything may read the sums at once.
                 server.sent += len(block)
                 server.sent_of[self.path[1:]] += len(block)
+            self.wfile.write(block)
             time.sleep(server.pause)
         if cut is not None:
             self.close_connection = True
