@@ -60,7 +60,6 @@ COMMANDS = {
     "create_dataset.py": "create_dataset.py --name own --train rows.npy --distance euclidean --force",
     "create_website.py": "create_website.py --outputdir site --recompute",
     "data_export.py": "data_export.py --output all.csv --recompute",
-    "clustering": "-m algorithms.clustering --dataset tiny --lists 8 -o centroids.npy --force",
     "tiers": "-m tiers status",
 }
 

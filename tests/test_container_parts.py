@@ -49,7 +49,6 @@ from ann_benchmarks.run.containers.sandbox import (
     ROOT_CAPABILITIES,
     ContainerAccount,
     Sandbox,
-    argument_files,
     cpus_of_each,
     dataset_files,
     memory_of_each,
@@ -612,14 +611,6 @@ def test_containers_are_never_roots_unless_their_image_says_so(monkeypatch):
         assert ContainerAccount.choose(IMAGE, client_with("name=seccomp", option)).uid not in (0, 1000)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert ContainerAccount.choose(IMAGE, client_with()).uid != 0
-
-
-def test_files_that_build_arguments_name_are_mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("mine.npy", "mine.npy.json", "other.npy"):
-        Path(name).touch()
-    arguments = ["euclidean", {"centroids": "mine.npy", "lists": [5, 6]}, 7, None, "there.npy", "mine"]
-    assert argument_files(arguments) == [Path("mine.npy"), Path("mine.npy.json")]
 
 
 @pytest.mark.parametrize(

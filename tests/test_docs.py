@@ -96,7 +96,6 @@ def test_commands_are_accepted_as_pasted(page, monkeypatch, tmp_path):
     for name in ("prices", "experiments"):
         (tmp_path / name).symlink_to(ROOT / name)
     modules = {name: each.module for each in COMMANDS for name in (each.name, each.script)}
-    modules |= {"-m algorithms.clustering": "algorithms.clustering.__main__"}
     for called, words in commands(page):
         words = re.split(r"[|<;&>)]", words)[0]
         if not words.strip() or "..." in words or "--experiment NAME" in words:

@@ -98,7 +98,6 @@ REFUSED = {
     "run.py --local --clients 2000000000": "are as many processes or threads; this machine",
     f"run.py --warmup {DIGITS}": "is not a warm-up",
     f"run.py --timeout {'9' * 20}": "is not a whole number of at least -1, from -1 to 2,147,483,647",
-    "algorithms.clustering.__main__ --seed 1e9": "is not a whole number of at least 0",
     **{f"{OWN} --train {name}": f"cannot read {name}: {NO_FILE}, but" for name in ("/dev/zero", *PIPES)},
     f"{ALL} --test pipe.npy": f"cannot read pipe.npy: {NO_FILE}",
     f"{ALL} --test file.npy --attributes pipe.parquet --filters plugins/exact/config.yml":

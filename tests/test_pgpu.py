@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ann_benchmarks.algorithms.clustering.settings import Clustering
 from ann_benchmarks.algorithms.pgpu.centroids import stated_times
 from ann_benchmarks.algorithms.pgpu.module import PGPU
 from ann_benchmarks.algorithms.postgres import servers
@@ -163,7 +164,7 @@ def test_automatic_lists_of_few_rows(newest: Server, rows: int):
 
 @pytest.mark.parametrize(("metric", "lists"), [("euclidean", 40), ("angular", [4, 60]), ("ip", [4, 60])])
 def test_the_index_is_the_one_that_vchord_makes_of_these_centroids(
-    newest: Server, tmp_path: Path, metric: str, lists: Any
+    newest: Server, monkeypatch: pytest.MonkeyPatch, metric: str, lists: Any
 ):
     arguments, probes = {"residual_quantization": True}, "2,8" if lists == [4, 60] else 8
     algorithm = PGPU(metric, SMALL | arguments | {"lists": lists})
@@ -180,10 +181,11 @@ def test_the_index_is_the_one_that_vchord_makes_of_these_centroids(
     parents = {parent for _, parent, _ in rows}
     coarse = [vector for number, parent, vector in rows if number in parents and parent is not None]
     leaves = [vector for number, _, vector in rows if number not in parents]
-    np.save(tmp_path / "centroids.npy", np.array(coarse + leaves, np.float32))
-    arguments |= {"centroids": str(tmp_path / "centroids.npy")}
-    arguments |= {"lists": [len(coarse), len(leaves)]} if coarse else {}
-    algorithm = VectorChord(metric, arguments)
+    centroids, sizes = np.array(coarse + leaves, np.float32), np.ones(len(leaves), np.int64)
+    same = Clustering(centroids, sizes, 0.0, [], len(TRAIN), 0.0, {}, "cpu")
+    monkeypatch.setattr("ann_benchmarks.algorithms.vchord.centroids.cluster", lambda *given: same)
+    levels = [len(coarse), len(leaves)] if coarse else [len(leaves)]
+    algorithm = VectorChord(metric, arguments | {"centroids": "cpu", "lists": levels})
     with fitted(algorithm, TRAIN, probes):
         of_vchord = algorithm.time_queries(QUERIES, 10)[1]
     assert np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found, of_vchord, strict=True)]) > 0.99

@@ -155,33 +155,6 @@ def test_the_index_is_read_before_the_first_query(vchord: Server):
 # Centroids from outside
 
 
-def some_centroids(count: int) -> np.ndarray:
-    return TRAIN[np.random.default_rng(1).choice(len(TRAIN), count, replace=False)]
-
-
-def test_centroids_from_a_file(vchord: Server, tmp_path: Path):
-    np.save(tmp_path / "centroids.npy", some_centroids(50))
-    algorithm = VectorChord("euclidean", {"centroids": str(tmp_path / "centroids.npy")})
-    with fitted(algorithm, TRAIN, 50) as facts:
-        assert recall(algorithm) > 0.97
-        assert "clustering_time" not in facts
-        algorithm.set_query_arguments(1)
-        assert recall(algorithm) < 0.9
-    np.save(tmp_path / "centroids.npy", some_centroids(51))
-    with fitted(algorithm, TRAIN, 51) as facts:
-        assert not facts["index_reused"]
-
-
-def test_centroids_of_two_levels_from_a_file(vchord: Server, tmp_path: Path):
-    fine = some_centroids(60)
-    coarse = np.concatenate([fine[:4], np.full((1, 48), 1e3, np.float32)])  # nobody's nearest
-    np.save(tmp_path / "two.npy", np.concatenate([coarse, fine]))
-    algorithm = VectorChord("euclidean", {"centroids": str(tmp_path / "two.npy"), "lists": [5, 60]})
-    with fitted(algorithm, TRAIN, "4,60"):
-        assert algorithm.lists == [4, 60]
-        assert recall(algorithm) > 0.97
-
-
 def tables_of_centroids(server: Server) -> set[str]:
     with server.connect() as connection:
         found = connection.execute("SELECT relname FROM pg_class WHERE relname LIKE '%%_idx_centroids'")
@@ -244,15 +217,8 @@ def test_centroids_that_cannot_be_computed_are_one_line(newest: Server, argument
     assert tables_of_centroids(newest) == before
 
 
-def test_the_table_of_centroids_goes_with_its_index(vchord: Server, tmp_path: Path):
-    np.save(tmp_path / "many.npy", np.random.default_rng(2).normal(size=(7000, 48)).astype(np.float32))
+def test_the_table_of_centroids_goes_with_its_index(vchord: Server):
     before = tables_of_centroids(vchord)
-    with (
-        pytest.raises(PostgresError, match="7,000 lists for 6,000 rows"),
-        fitted(VectorChord("euclidean", {"centroids": str(tmp_path / "many.npy")}), TRAIN),
-    ):
-        pass
-    assert tables_of_centroids(vchord) == before
     algorithm = VectorChord("euclidean", {"centroids": "cpu", "lists": 33})
     algorithm.set_build_options(rebuild=True)
     for _ in range(2):
@@ -290,7 +256,7 @@ def test_hours_of_clustering_do_not_end_the_session(newest: Server, monkeypatch:
         time.sleep(0.6)
         return cluster(*arguments)
 
-    monkeypatch.setattr("ann_benchmarks.algorithms.vchord.computed.cluster", slow)
+    monkeypatch.setattr("ann_benchmarks.algorithms.vchord.centroids.cluster", slow)
     with newest.connect() as connection:
         (name,) = connection.execute("SELECT quote_ident(current_database())").fetchone()
         setting = "idle_in_transaction_session_timeout"
@@ -314,41 +280,21 @@ def test_rows_that_are_all_the_same_have_no_lists(newest: Server):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"centroids": "no/such.npy"}, "no/such.npy cannot be read as an NPY file"),
-        ({"centroids": "no_such_table"}, "no_such_table is neither a source .*cpu.* nor an .npy"),
-        ({"centroids": "{wide}"}, r"has the shape \(5, 7\), expected \(count, 48\)"),
-        ({"centroids": "{nan}"}, r"row 2 \(from 0\) of .* has a value that is not finite"),
-        ({"centroids": "{equal}"}, r"rows 3 and 5 \(from 0\) of .* are the same: the list of one of them"),
-        ({"centroids": "{good}", "lists": [2, 9]}, r"has 8 centroids, lists: \[2, 9\] needs 11"),
-        ({"centroids": "{good}", "sampling_factor": 5}, "sampling_factor cannot be given with centroids"),
+        ({"centroids": "no/such.npy"}, "centroids: no/such.npy is unknown: use one of internal, cpu, gpu"),
         ({"lists": 7000}, "7,000 lists for 6,000 rows: give fewer"),
         ({"lists": [60, 5]}, r"lists is \[60, 5\]: give auto, a number, or one for each level"),
         ({"list": 5}, "no build argument list: it has .*lists"),
         ({"kmeans_algorithm": "fast"}, "kmeans_algorithm is 'fast': use lloyd or hierarchical"),
         ({"form": "bit"}, "form 'bit' is not known: use one of vector, halfvec"),
         ({"lists": 5, "sampling_factor": 5000}, r"vchord 1\.\d.* refuses the index: .*sampling_factor"),
-        ({"centroids": "{good}", "lists": [1, 2, 5]}, "a file of centroids has one level or two"),
-        ({"centroids": "{texts}"}, "cannot be read as an NPY file: it holds no array of numbers"),
-        ({"centroids": 5}, "5 is neither a source"),
+        ({"centroids": 5}, "centroids: 5 is unknown"),
         ({"lists": None}, "lists is None: give auto"),
         ({"lists": 5.5}, r"lists is 5\.5: give auto"),
         ([1], "takes its build arguments by name"),
         ({"lists": 5, "build_threads": "two"}, "refuses the index: failed to parse options.*two"),
     ],
 )
-def test_bad_arguments_are_one_line(newest: Server, tmp_path: Path, arguments: dict, message: str):
-    files = {
-        "wide": np.zeros((5, 7)),
-        "nan": np.array([[0] * 48, [0] * 48, [np.nan] * 48]),
-        "good": some_centroids(8),
-        "equal": some_centroids(8)[[0, 1, 2, 3, 4, 3]],
-    }
-    for name, values in files.items():
-        np.save(tmp_path / f"{name}.npy", np.asarray(values, dtype=np.float32))
-    np.save(tmp_path / "texts.npy", np.array(["a", "b"]))
-    if isinstance(arguments, dict) and isinstance(arguments.get("centroids"), str):
-        paths = {name: str(tmp_path / f"{name}.npy") for name in (*files, "texts")}
-        arguments = arguments | {"centroids": arguments["centroids"].format(**paths)}
+def test_bad_arguments_are_one_line(newest: Server, arguments: dict, message: str):
     with (
         pytest.raises(PostgresError, match=message) as caught,
         fitted(VectorChord("euclidean", arguments), TRAIN),

@@ -10,7 +10,6 @@ import psutil
 
 DEVICES = ("cpu", "gpu")
 ALGORITHMS = ("lloyd", "hierarchical")
-METRICS = ("euclidean", "angular", "ip")  # near vectors lie in near cells
 FORM = 5  # changes when the same rows and settings give another result
 
 

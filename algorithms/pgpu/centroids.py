@@ -19,8 +19,7 @@ from ..postgres.errors import PostgresError, refusal
 from ..postgres.servers import Server
 from ..postgres.servers.extension import check_available, create_extension
 from ..vchord.arguments import VchordArguments
-from ..vchord.centroids import CentroidSource, Connection, Facts, Shape
-from ..vchord.computed import require_levels
+from ..vchord.centroids import CentroidSource, Connection, Facts, Shape, require_levels
 
 EXTENSION = "pgpu"
 FUNCTION = "create_vector_index_on_gpu"

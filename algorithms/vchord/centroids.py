@@ -1,25 +1,24 @@
-"""Sources of centroids, those that the user supplies, and the table that VectorChord builds an index from.
+"""Sources of centroids, and the table that VectorChord builds an index from.
 
 The table has the columns id, parent and vector. It holds every list's centroid and, above them, the centroids
 of the coarser levels up to one root, which has no parent. If no row has a parent, VectorChord makes the root
 itself.
 """
 
-import hashlib
-import json
-import math
 from abc import ABC, abstractmethod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psycopg
 
-from ..clustering.settings import DEVICES
+from ..clustering.clustering import cluster
+from ..clustering.devices import open_device
+from ..clustering.settings import DEVICES, FORM, Clustering, ClusteringError, Settings
+from ..postgres.arguments import whole_number
 from ..postgres.errors import PostgresError
-from ..postgres.servers import Server
+from ..postgres.servers import Server, machine
 from ..postgres.table import VectorColumn
-from .arguments import VchordArguments
+from .arguments import CLUSTERING_OPTIONS, VchordArguments
 
 SOURCES = ("internal", *DEVICES)
 TABLE = "centroids_of_this_index"  # stands for a table whose name follows from the index's
@@ -27,6 +26,15 @@ Connection = psycopg.Connection[Any]
 Facts = dict[str, Any]
 Shape = tuple[int, int]  # rows, dimensions
 _BLOCK = 256  # rows that are compared with all coarse centroids at a time
+MOST_THREADS = 255  # the limit of VectorChord
+# VectorChord's arguments that our k-means takes as well, with its own names for them.
+OWN_NAMES = {
+    "sampling_factor": "sampling_factor",
+    "kmeans_iterations": "iterations",
+    "kmeans_algorithm": "algorithm",
+    "build_threads": "threads",
+}
+LEAST = {"sampling_factor": 1, "kmeans_iterations": 0, "build_threads": 1, "seed": 0}
 
 
 class CentroidSource(ABC):
@@ -37,7 +45,6 @@ class CentroidSource(ABC):
     """
 
     clustering_options: tuple[str, ...] = ("lists",)  # those that it makes use of
-    is_computed = True  # from the vectors; otherwise they are given
     lists: list[int]
     mark = ""
 
@@ -48,10 +55,7 @@ class CentroidSource(ABC):
 
     @abstractmethod
     def prepare(self, server: Server, connection: Connection, lists: list[int], shape: Shape) -> None:
-        """Set `lists` and `mark` for vectors of this shape; PostgresError says why there can be none.
-
-        `lists` are those that the arguments name, without meaning if centroids are given.
-        """
+        """Set `lists` and `mark` for vectors of this shape; PostgresError says why there can be none."""
 
     def index_options(self, is_ours: bool) -> dict[str, Any]:
         """Return the options of the index that name the centroids; `is_ours`: the server runs here."""
@@ -77,12 +81,6 @@ class CentroidTree:
         self._vectors, self._coarse = vectors, coarse
         self._parents = _nearest(vectors[coarse:], vectors[:coarse]) + 1 if coarse else None
         self._used = set() if self._parents is None else set(self._parents.tolist())
-
-    @property
-    def levels(self) -> list[int]:
-        """The number of centroids on each level, the coarsest first."""
-        leaves = len(self._vectors) - self._coarse
-        return [len(self._used), leaves] if self._coarse else [leaves]
 
     def write(self, connection: Connection, table: str) -> None:
         """Make the table."""
@@ -119,76 +117,87 @@ def _nearest(vectors: np.ndarray[Any, Any], centres: np.ndarray[Any, Any]) -> np
     return np.concatenate(found)
 
 
-class FileCentroids(CentroidSource):
-    """The centroids of an NPY file, shape (count, dimension).
+class InternalCentroids(CentroidSource):
+    """VectorChord computes them in CREATE INDEX, on any number of levels."""
 
-    With `lists` of two levels, [a, b], the first a rows are the coarse ones, and the other b are the lists'.
-    """
-
-    is_computed = False
+    clustering_options = tuple(CLUSTERING_OPTIONS)
 
     def prepare(self, server: Server, connection: Connection, lists: list[int], shape: Shape) -> None:
-        """Read the file; PostgresError says what is wrong with it."""
-        path = Path(self.arguments.source)
-        given = [] if self.arguments["lists"] == "auto" else self.arguments.lists(shape[0])
-        vectors = _read(path, shape[1])
-        if len(given) > 2:
-            raise PostgresError(
-                f"a file of centroids has one level or two, lists: {given} has {len(given)}: give fewer"
-            )
-        coarse = given[0] if len(given) == 2 else 0
-        if given and sum(given) != len(vectors):
-            raise PostgresError(
-                f"{path} has {len(vectors):,} centroids, lists: {given} needs {sum(given):,}: "
-                "leave lists out for one level, or give [coarse, fine] that add up"
-            )
-        _refuse_equal(path, vectors, coarse)
-        self._tree = CentroidTree(vectors, coarse)
-        self._facts = _facts_of_file(path)
-        self.lists = self._tree.levels
-        contents = vectors.tobytes() + f"{vectors.shape} {coarse}".encode()
-        self.mark = hashlib.blake2b(contents, digest_size=8).hexdigest()
+        """Accept all lists."""
+        self.lists = lists
+
+    def index_options(self, is_ours: bool) -> dict[str, Any]:
+        """Return the options of the clustering; it uses all cores on a server that runs here."""
+        clustering = {name: self.arguments[name] for name in CLUSTERING_OPTIONS}
+        clustering |= {"lists": self.lists, "spherical_centroids": self.arguments.is_spherical}
+        if clustering["build_threads"] is None and is_ours:
+            clustering["build_threads"] = min(machine.cores(), MOST_THREADS)
+        algorithm = clustering.pop("kmeans_algorithm")
+        options: dict[str, Any] = {f"build.internal.{name}": value for name, value in clustering.items()}
+        if algorithm:
+            options[f"build.internal.kmeans_algorithm.{algorithm}"] = {}
+        return options
+
+
+class ComputedCentroids(CentroidSource):
+    """Our k-means computes them on the device that `centroids` names, from a sample of the rows."""
+
+    clustering_options = ("lists", "spherical_centroids", *OWN_NAMES)
+
+    def prepare(self, server: Server, connection: Connection, lists: list[int], shape: Shape) -> None:
+        """Check the arguments, and that the device is there."""
+        require_levels(lists, self.arguments.source)
+        self.lists = lists
+        names = (*OWN_NAMES, "seed")
+        given = {name: self.arguments[name] for name in names if self.arguments[name] is not None}
+        for name, least in LEAST.items():
+            if name in given:
+                whole_number(name, given[name], least)
+        settings = {OWN_NAMES.get(name, name): value for name, value in given.items()}
+        spherical = self.arguments.is_spherical
+        unit_rows = self.arguments.metric == "angular"  # VectorChord compares and clusters directions only
+        try:
+            self._settings = Settings(lists, spherical, unit_rows, device=self.arguments.source, **settings)
+            device = open_device(self._settings)
+        except ClusteringError as error:
+            raise self._refusal(error) from None
+        device.close()
+        label = device.label.partition(",")[0]  # without the threads, which change nothing
+        given.pop("build_threads", None)
+        self.mark = f"{label} (form {FORM}) {lists} spherical={spherical} {given}"
 
     def make_table(self, connection: Connection, table: str, of: str, rows: Any) -> Facts:
-        """Write what the file has."""
-        self._tree.write(connection, table)
-        return self._facts
+        """Cluster a sample of the rows."""
+        try:
+            found = cluster(rows, self._settings)
+        except ClusteringError as error:
+            raise self._refusal(error) from None
+        coarse = self.lists[0] if len(self.lists) > 1 else 0
+        CentroidTree(found.centroids, coarse).write(connection, table)
+        return clustering_facts(found)
+
+    def _refusal(self, error: ClusteringError) -> PostgresError:
+        return PostgresError(f"centroids: {self.arguments.source}: {error}")
 
 
-def _facts_of_file(path: Path) -> Facts:
-    """Return what FILE.json states about how the file was made, to be stored with the index."""
-    try:
-        about = json.loads(path.with_name(f"{path.name}.json").read_text())
-        seconds, device = float(about["seconds"]), str(about["device"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}  # a file may come from anywhere
-    return {"centroids_seconds": seconds, "clustering_device": device} if math.isfinite(seconds) else {}
-
-
-def _read(path: Path, dimension: int) -> np.ndarray[Any, Any]:
-    try:
-        if path.exists() and not path.is_file():  # to open a pipe would wait for a writer
-            raise ValueError("it must be a regular file")
-        vectors = np.load(path)
-        if not isinstance(vectors, np.ndarray) or vectors.dtype.kind not in "fiu":
-            raise ValueError("it holds no array of numbers")
-    except (OSError, ValueError, EOFError) as error:
-        raise PostgresError(f"centroids: {path} cannot be read as an NPY file: {error}") from None
-    if vectors.ndim != 2 or vectors.shape[1] != dimension or not len(vectors):
-        raise PostgresError(f"centroids: {path} has the shape {vectors.shape}, expected (count, {dimension})")
-    vectors = np.ascontiguousarray(vectors, dtype=np.float32)
-    if not np.isfinite(vectors).all():
-        row = int(np.argwhere(~np.isfinite(vectors))[0][0])
-        raise PostgresError(f"centroids: row {row} (from 0) of {path} has a value that is not finite")
-    return vectors
-
-
-def _refuse_equal(path: Path, vectors: np.ndarray[Any, Any], coarse: int) -> None:
-    leaves = vectors[coarse:]
-    _, group, rows = np.unique(leaves, axis=0, return_inverse=True, return_counts=True)
-    if len(rows) < len(leaves):
-        first, second, *_ = np.flatnonzero(group.reshape(-1) == np.argmax(rows > 1)) + coarse
+def require_levels(lists: list[int], source: str) -> None:
+    """Raise PostgresError unless there are one or two levels of lists."""
+    if not 1 <= len(lists) <= 2:
         raise PostgresError(
-            f"centroids: rows {first} and {second} (from 0) of {path} are the same: "
-            "the list of one of them would be empty, leave it out"
+            f"centroids: {source} has one level of lists or two, not {lists}: "
+            "give lists, as 300 or [50, 8000]"
         )
+
+
+def clustering_facts(found: Clustering) -> Facts:
+    """Return what is stored of a clustering."""
+    sizes = found.sizes
+    return {
+        "clustering_time": found.seconds,
+        "clustering_device": found.device,
+        "clustering_sample": found.sample_rows,
+        "clustering_inertia": found.inertia,
+        "clustering_passes": len(found.history),
+        # 1: all lists are equally long; 2: a row shares its list with twice as many rows as it would then.
+        "clustering_imbalance": float(len(sizes) * (sizes.astype(float) ** 2).sum() / sizes.sum() ** 2),
+    }

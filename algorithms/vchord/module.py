@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, ClassVar
 
 from ..clustering.settings import DEVICES
@@ -13,8 +12,14 @@ from ..postgres.errors import PostgresError
 from ..postgres.module import Index, PostgresANN, SearchRange
 from ..postgres.settings import size_text
 from .arguments import BUILD_OPTIONS, INDEX_OPTIONS, VchordArguments, index_bytes, vchord_form
-from .centroids import SOURCES, TABLE, CentroidSource, FileCentroids, let_owner_read
-from .computed import ComputedCentroids, InternalCentroids
+from .centroids import (
+    SOURCES,
+    TABLE,
+    CentroidSource,
+    ComputedCentroids,
+    InternalCentroids,
+    let_owner_read,
+)
 
 COARSER = 3  # the search for a recall looks into this many times fewer lists on each coarser level
 READS = ("read_buffer", "prefetch_buffer", "read_stream")  # the last since PostgreSQL 17
@@ -44,15 +49,12 @@ class VectorChord(PostgresANN):
             return InternalCentroids(self.arguments)
         if name in DEVICES:
             return ComputedCentroids(self.arguments)
-        if Path(name).suffix == ".npy" or Path(name).is_file():
-            return FileCentroids(self.arguments)
-        raise PostgresError(f"centroids: {name} is neither a source ({', '.join(SOURCES)}) nor an .npy file")
+        raise PostgresError(f"centroids: {name} is unknown: use one of {', '.join(SOURCES)}")
 
     def index(self, rows: int, dimension: int) -> Index:
-        """Return the index; its lists are given, VectorChord's advice, or those of given centroids."""
+        """Return the index; its lists are given, or VectorChord's advice."""
         form = vchord_form(self.arguments["form"], self.metric, dimension, self.versions["vchord"])
-        lists = self.lists_for(rows) if self.source.is_computed else []
-        self.source.prepare(self.server, self.connection, lists, (rows, dimension))
+        self.source.prepare(self.server, self.connection, self.lists_for(rows), (rows, dimension))
         self.lists = self.source.lists
         leaves = self.lists[-1] if self.lists else 1
         if leaves > rows:
@@ -71,12 +73,12 @@ class VectorChord(PostgresANN):
         )
 
     def lists_for(self, rows: int) -> list[int]:
-        """Return the number of lists of each level, where the centroids are computed."""
+        """Return the number of lists of each level."""
         return self.arguments.lists(rows)
 
     def learns_from_rows(self, rows: int) -> bool:
-        """Whether there are lists, and their centroids are computed."""
-        return self.source.is_computed and bool(self.lists_for(rows))
+        """Whether there are lists, whose centroids are computed."""
+        return bool(self.lists_for(rows))
 
     def create_index(self, statement: str, name: str, table: str) -> dict[str, Any]:
         """Create the index, after the table of its centroids if VectorChord does not compute them."""

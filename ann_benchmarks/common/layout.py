@@ -82,10 +82,6 @@ COMMANDS = (
     Command("export", "data_export.py", f"{_OURS}.data_export", "write all results as CSV or Parquet"),
     Command("tiers", "-m tiers", "tiers.__main__", "measure on simulated smaller servers"),
     Command(
-        *("centroids", "-m algorithms.clustering", "ann_benchmarks.algorithms.clustering.__main__"),
-        "compute centroids for VectorChord",
-    ),
-    Command(
         *("submission", "-m ann_benchmarks.submission", "ann_benchmarks.submission.__main__"),
         "check a bundle of results",
     ),

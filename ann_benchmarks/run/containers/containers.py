@@ -60,7 +60,6 @@ class Containers:
         shares = sandbox.cpus_of_each(request.cpuset, request.parallelism, engine.get("NCPU"))
         self._free_cpus = dict(enumerate(shares))
         self._is_in_turn = False
-        self._argument_files: dict[str, list[Path]] = {}  # by the image of the definitions that name them
         self._owner = uuid.uuid4().hex
         self._images: dict[str, Image | None] = {}
         self._accounts: dict[str, sandbox.ContainerAccount] = {}
@@ -112,14 +111,11 @@ class Containers:
         The memory is shared out among those that are there at the same time. UserError where another run has
         a folder.
         """
-        for job in jobs:
-            files = self._argument_files.setdefault(job.definition.docker_tag, [])
-            files += sandbox.argument_files(job.definition.arguments)
+        images = dict.fromkeys(job.definition.docker_tag for job in jobs)
         self._is_in_turn = any(job.procedure.rounds for job in jobs)
         if self._is_in_turn:
-            images = len(self._argument_files)
-            self._memory = sandbox.memory_of_each(self._request.memory, images, self._engine_memory)
-        for name in self._argument_files:
+            self._memory = sandbox.memory_of_each(self._request.memory, len(images), self._engine_memory)
+        for name in images:
             account = self._accounts[name] = sandbox.ContainerAccount.choose(self._images[name], self._client)
             folder = sandbox.storage_folder(self._storage, name, account)
             self._locks.append(locked_file(folder.with_name(f".{folder.name}.lock"), _OTHER_STORAGE))
@@ -150,14 +146,13 @@ class Containers:
         environment = image.given
         if self._request.parallelism == 1 and (size := terminal_size()):
             environment |= {TERMINAL: "1", "LINES": str(size[0]), "COLUMNS": str(size[1])}
-        files = [*self._files, *self._argument_files[name]]
         place = sandbox.Sandbox(
             image,
             account,
             self._owner,
             (terms and terms.memory) or self._memory,
             cpus[: terms.cpus] if terms else cpus,
-            self._project | sandbox.dataset_files(files, account),
+            self._project | sandbox.dataset_files(self._files, account),
             storage,
             environment | dict(terms.environment if terms else {}),
             terms.make_ready(storage) if terms else {},

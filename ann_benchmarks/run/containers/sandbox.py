@@ -4,7 +4,7 @@ import io
 import os
 import sys
 import tarfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -154,15 +154,6 @@ def project_files(definitions: Path, packages: Sequence[str] = ()) -> dict[Path,
     if place in files.values():
         raise UserError(f"{definitions} has the name of a folder of this project: give it another one")
     return files | {definitions: place}
-
-
-def argument_files(arguments: Any) -> list[Path]:
-    """Files that build arguments name, as centroids.npy, and what describes them: centroids.npy.json."""
-    if isinstance(arguments, str):
-        named = [Path(arguments), Path(f"{arguments}.json")] if arguments.endswith(".npy") else []
-        return [file for file in named if file.is_file()]
-    parts = arguments.values() if isinstance(arguments, dict) else arguments
-    return [file for part in parts for file in argument_files(part)] if isinstance(parts, Iterable) else []
 
 
 def dataset_files(files: Sequence[Path], account: ContainerAccount) -> dict[Path, str]:
