@@ -1,5 +1,6 @@
 """What somebody can do to each attribute and array of a bundle in memory, and whether the checker sees it."""
 
+from collections import Counter
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -197,3 +198,22 @@ def changed_values(value: Any) -> Iterator[tuple[str, Any]]:
     else:
         yield "of another type", 7.5
         yield "altered", f"{value} x"
+
+
+def main() -> None:
+    """Print how many tamperings with attributes and arrays were tried and seen, by kind."""
+    from .bundle_data import measured
+    from .load_bundles import measured_loads
+
+    tried, seen = Counter[str](), Counter[str]()
+    for folder in (measured(), measured_loads()):
+        bundle = HonestBundle(folder / "bundle")
+        for one in (*bundle.attribute_tries(), *bundle.surplus_tries(), *bundle.array_tries()):
+            tried[one.kind] += 1
+            seen[one.kind] += one.is_seen
+    for kind, number in tried.items():
+        print(f"{kind}: {seen[kind]:,} of {number:,}")
+
+
+if __name__ == "__main__":
+    main()

@@ -20,7 +20,7 @@ from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.measurement import recall_parts
 from ann_benchmarks.statistics.intervals import share_interval
 from ann_benchmarks.submission.checking import complete
-from ann_benchmarks.submission.checking.complete import Expected, expected_of
+from ann_benchmarks.submission.checking.complete import Step, read_step
 from ann_benchmarks.submission.checking.expected import percentile_bounds
 from ann_benchmarks.submission.checking.rules import RULES
 from ann_benchmarks.submission.manifest import BundledDataset, Manifest
@@ -88,8 +88,8 @@ def test_the_projects_experiments_say_what_to_measure(tmp_path: Path, mini: bool
         (tmp_path / "experiment.yml").write_bytes(path.read_bytes())
         name = path.stem + "-mini" * mini
         manifest = Manifest("x", "2026-01-01T00:00:00+00:00", "published", 0.9, experiment=name, mini=mini)
-        for kind in [kind for step in complete.expected_steps(tmp_path, manifest) for kind in step.kinds]:
-            assert kind.dataset and kind.algorithm
+        for step in complete.expected_steps(tmp_path, manifest):
+            assert step.dataset and all(series.algorithm for series in step.series)
     (tmp_path / "experiment.yml").write_text("title: mine\nsteps: []\n")
     with pytest.raises(UserError, match="not the experiment 'writes' of this release"):
         complete.expected_steps(tmp_path, replace(manifest, experiment="writes"))
@@ -98,16 +98,16 @@ def test_the_projects_experiments_say_what_to_measure(tmp_path: Path, mini: bool
 def test_each_kind_of_series_that_an_experiment_compares_is_to_be_there():
     whole, of_two = Series("hnsw"), Series("hnsw", shards=2, shard_engine="client")
     points = [SimpleNamespace(dataset="mine", series=one) for one in (whole, of_two)]
-    step = expected_of({"run": {"dataset": "mine", "algorithm": "hnsw", "shards": ["none", 2]}})
+    step = read_step({"run": {"dataset": "mine", "algorithm": "hnsw", "shards": ["none", 2]}})
     for kept, lacks in ((points, []), (points[:1], ["hnsw-shards2-client"]), (points[1:], ["hnsw"])):
         assert all(step.fits(point) for point in kept)
-        assert list(map(str, step.missing(kept))) == lacks
+        assert [series.label for series in step.missing(kept)] == lacks
     pooled = SimpleNamespace(dataset="mine", series=Series("hnsw", pooler="pgbouncer:session"))
-    assert not step.fits(pooled) and Expected().fits(pooled) and not Expected().missing([])
+    assert not step.fits(pooled) and Step().fits(pooled) and not Step().missing([])
     how = {"pooler": "none,pgbouncer:transaction", "clients": [1, 8], "filter": "uniform:0.1"}
-    kinds = expected_of({"run": {"algorithm": "hnsw", **how}}).kinds
-    assert {kind.servers for kind in kinds} == {"", "pgbouncer-transaction"}
-    assert {(kind.clients, kind.filter) for kind in kinds} == {(1, "uniform:0.1"), (8, "uniform:0.1")}
+    series = read_step({"run": {"algorithm": "hnsw", **how}}).series
+    assert {one.pooler for one in series} == {"", "pgbouncer:transaction"}
+    assert {(one.clients, one.filter) for one in series} == {(1, "uniform:0.1"), (8, "uniform:0.1")}
 
 
 def test_a_filtered_series_is_of_the_groups_for_filters_alone(monkeypatch: pytest.MonkeyPatch):
@@ -116,7 +116,7 @@ def test_a_filtered_series_is_of_the_groups_for_filters_alone(monkeypatch: pytes
     facts = BundledDataset(10_000, 16, "euclidean", 100, "")
     series = Series("pgvector_hnsw", filter="uniform:0.1")
     first = SimpleNamespace(dataset="mine", facts=facts, series=series, count=10, folder=series.folder)
-    files = Expected().files(first, True, set())[0]
+    files = Step().files(first, True, set())[0]
     assert files and all("M_16_efConstruction_64" in file for file in files)
 
 

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from ann_benchmarks.common.layout import PROJECT
-from ann_benchmarks.submission.own_facts import (
+from ann_benchmarks.submission.facts import (
     ADDRESS,
     HOST,
     PATH,
@@ -96,7 +96,7 @@ def private():
     ],
 )
 def test_what_is_private_is_replaced(private, text, expected):
-    assert [*private.facts_in(text)] or "/tmp" in text or "/dev/shm" in text
+    assert private.facts_in(text) or "/tmp" in text or "/dev/shm" in text
     found = private.text(text)
     for number in range(1, 30):
         found = found.replace(f"-{number}]", "]")
@@ -117,7 +117,7 @@ def test_what_is_private_is_replaced(private, text, expected):
 )  # fmt: skip
 def test_versions_times_and_words_stay(private, text):
     assert private.text(text) == text
-    assert list(private.facts_in(text)) == []
+    assert private.facts_in(text) == set()
 
 
 @pytest.mark.parametrize("name", ["vector", "postgres", "vm", "index", "page"])
@@ -144,7 +144,7 @@ def test_a_secret_that_is_a_plain_word_is_replaced_where_it_is_named_and_is_said
 
 @pytest.mark.parametrize(("contact", "kinds"), [("@", ["mail"]), ("a.b@x.org", []), ("b@x.org", ["mail"])])
 def test_the_contact_is_allowed_as_a_whole_and_nothing_else(contact, kinds):
-    assert list(Private([]).facts_in("ask a.b@x.org", contact)) == kinds
+    assert sorted(Private([]).facts_in("ask a.b@x.org", contact)) == kinds
 
 
 def test_accounts_that_everybody_has_are_not_private():

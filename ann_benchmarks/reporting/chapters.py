@@ -17,8 +17,8 @@ from ann_benchmarks.results.records import Record, iter_record_paths
 from ann_benchmarks.results.runs import LeftOut, Run, load_runs
 from ann_benchmarks.submission.bundle import Bundle, BundleRequest, check_replaceable
 from ann_benchmarks.submission.checking.check import check_bundle
+from ann_benchmarks.submission.facts import facts_here
 from ann_benchmarks.submission.files import PRICES, REPORT
-from ann_benchmarks.submission.own_facts import facts_here
 from ann_benchmarks.submission.private import Private
 from ann_benchmarks.views.chosen import checked_target, explain_missing, readable_records
 
@@ -180,10 +180,15 @@ def write_bundle(
         copied = publishable(report, private, runs, records)
         write_report(copied, place / REPORT, target)
         bundle.finish(request, report.title, experiment, target, [*copied.runs, *copied.records])
-        tasks = list(check_bundle(place, datetime.now(timezone.utc)).findings.tasks())
+        findings = check_bundle(place, datetime.now(timezone.utc), private=private).findings
+        for leak in [one for one in findings.refused if one.rule == "private"]:
+            raise UserError(
+                f"the bundle is not written: {leak.file} {leak.text}; take it out of what is bundled, or"
+                " report this as a mistake of this project"
+            )
     left_out = "; ".join(private.left_out) or "nothing was found"
     say(f"left out of {request.folder} as private: {left_out}")
-    for task in tasks:
+    for task in findings.tasks():
         warn(f"the checker would refuse {request.folder}: {task}")
     for name in private.unsafe:
         warn(

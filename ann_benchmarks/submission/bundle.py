@@ -1,5 +1,9 @@
-"""A bundle: a folder with results, logs, true neighbours, system.json and a manifest, and nothing private."""
+"""A bundle: a folder with results, logs, true neighbours, system.json and a manifest, and nothing private.
 
+An HDF5 file is written anew: one that is changed in place keeps the old texts in its unused space.
+"""
+
+import io
 import json
 import shutil
 import subprocess
@@ -7,22 +11,29 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
 
 from ann_benchmarks.common import VERSION
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.files import open_regular
+from ann_benchmarks.common.hdf5 import open_hdf5_file
 from ann_benchmarks.common.layout import PROJECT
+from ann_benchmarks.common.text import DAMAGE, reason_of
 from ann_benchmarks.results.file import RESULTS_FOLDER
 from ann_benchmarks.results.records import Record, read_record
 from ann_benchmarks.results.runs import Run, measure
 from ann_benchmarks.results.truth import Truths
 
 from .contents import README, claimed_points, readme, system_of, write_truths
-from .copies import copy_file, search
-from .files import EXPERIMENT, PRICES, SYSTEM, files_in, sha256_of
+from .files import EXPERIMENT, PRICES, SYSTEM, files_in, members_of, sha256_of
 from .manifest import MANIFEST, OPEN, BundledFile, Manifest, read_manifest, write_manifest
 from .private import Private
 
 LOGS = "logs"
+LARGEST_LOG = 1 << 20  # bytes; of a longer one, the end is kept
 _GIT_SECONDS = 10
 
 
@@ -99,10 +110,9 @@ class Bundle:
 
     def finish(self, request: BundleRequest, title: str, experiment: str | None, target: float,
                outcomes: Sequence[Run | Record]) -> None:  # fmt: skip
-        """Write all but the results and the report, the manifest last; search the whole for what is private.
+        """Write all but the results and the report, the manifest last.
 
-        `outcomes` are what the copies say; `experiment` is the name of one. UserError if something private is
-        left.
+        `outcomes` are what the copies say; `experiment` is the name of one.
         """
         runs = [one for one in outcomes if isinstance(one, Run)]
         filters: dict[str, set[str]] = {one.dataset: set() for one in outcomes}
@@ -133,7 +143,75 @@ class Bundle:
         paths = {name: self.place / name for name in files_in(self.place) if name != MANIFEST}
         files = {name: BundledFile(sha256_of(path), path.stat().st_size) for name, path in paths.items()}
         write_manifest(self.place, replace(manifest, files=files))
-        search(self.place, self.private, request.contact)
+
+
+def copy_file(source: Path, target: Path, private: Private) -> None:
+    """Copy a result, a record of a workload, a log or another text; UserError where it cannot be read."""
+    try:
+        if source.suffix == ".hdf5":
+            content = _hdf5(source, private)
+        elif source.suffix == ".json":
+            value = json.loads(source.read_text(encoding="utf-8"))
+            content = (json.dumps(private.value(value)) + "\n").encode()
+        else:
+            content = private.text(_end_of(source)).encode(errors="replace")
+    except (UserError, *DAMAGE) as error:
+        raise UserError(f"{source} cannot be copied into the bundle: {reason_of(error)}") from None
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content)
+
+
+def _end_of(source: Path) -> str:
+    with open_regular(source) as file:
+        size = file.seek(0, io.SEEK_END)
+        file.seek(max(0, size - LARGEST_LOG))
+        text = file.read().decode(errors="replace")
+    if size <= LARGEST_LOG:
+        return text
+    return f"({size - LARGEST_LOG:,} bytes before this are left out)\n{text.partition(chr(10))[2]}"
+
+
+def _hdf5(source: Path, private: Private) -> bytes:
+    content = io.BytesIO()
+    with (
+        open_hdf5_file(source) as found,
+        # Attributes over 64 KiB need the format of HDF5 1.8.
+        h5py.File(content, "w", libver=("earliest", "v108")) as made,
+    ):
+        for name, member in members_of(found):
+            new_name = "/".join(private.text(part) for part in name.split("/")) or "/"
+            if isinstance(member, h5py.Group):
+                copied = made.require_group(new_name)
+            elif member.dtype.kind in "biuf":
+                found.copy(member, made, name=new_name, without_attrs=True)
+                copied = made[new_name]
+            elif h5py.check_string_dtype(member.dtype):
+                copied = made.create_dataset(new_name, data=_remove_private(member[()], private))
+            else:
+                raise UserError(f"'{name}' holds neither numbers nor texts")
+            _copy_attributes(member, copied, private)
+    return content.getvalue()
+
+
+def _copy_attributes(found: Any, made: Any, private: Private) -> None:
+    for name, value in found.attrs.items():
+        is_text = isinstance(value, str)
+        made.attrs[private.text(name)] = (
+            private.member(name, value) if is_text else _remove_private(value, private)
+        )
+
+
+def _remove_private(value: Any, private: Private) -> Any:
+    """Return what HDF5 holds, numbers as they are; texts in the same number."""
+    if isinstance(value, bytes):
+        text = value.decode(errors="replace")
+        changed = private.value(text)
+        return value if changed == text else changed
+    if isinstance(value, np.ndarray) and value.dtype.kind in "OS":
+        texts = [_remove_private(one, private) for one in value.ravel().tolist()]
+        texts = [one.decode(errors="replace") if isinstance(one, bytes) else one for one in texts]
+        return np.array(texts, dtype=h5py.string_dtype()).reshape(value.shape)
+    return private.value(value) if isinstance(value, str) else value
 
 
 def check_replaceable(folder: Path) -> None:

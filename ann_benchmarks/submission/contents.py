@@ -104,31 +104,41 @@ def claim_of(run: Run, file: str) -> ClaimedPoint:
     )
 
 
-def readme(manifest: Manifest, servers: Sequence[Mapping[str, Any]]) -> str:
-    """Return the text for somebody who opens the folder, by the content of manifest.json and system.json."""
-    machines = [
-        ", ".join(f"{name} {value}" for name, value in facts.items() if not isinstance(value, list))
-        for server in servers
-        if isinstance(facts := server["machine"], dict) and facts
-    ]
+def fact_line(facts: Mapping[str, Any]) -> str:
+    """Return what is known of a server and does not differ between its results."""
+    return ", ".join(f"{name} {value}" for name, value in facts.items() if not isinstance(value, list))
+
+
+def bundle_facts(manifest: Manifest, servers: Sequence[Mapping[str, Any]]) -> dict[str, Iterable[str]]:
+    """Return what a reader learns first, by the content of manifest.json and system.json."""
     experiment = f"{manifest.experiment}{', miniature' * manifest.mini}" if manifest.experiment else ""
-    facts = {
+    machines = (server["machine"] for server in servers)
+    return {
         "Made at": [manifest.made],
         "Contact": [manifest.contact or "none given"],
         "Division": [manifest.division],
         "Target recall": [f"{manifest.target_recall:g}"],
         "Experiment": [experiment] if experiment else [],
-        "Machine": dict.fromkeys(machines),
+        "Machine": dict.fromkeys(fact_line(one) for one in machines if isinstance(one, dict) and one),
     }
-    data = [
-        f"- {name}: {counted(one.rows, 'row')} of {counted(one.dimension, 'dimension')}, {one.metric},"
+
+
+def dataset_lines(manifest: Manifest) -> list[str]:
+    """Return a line for each dataset."""
+    return [
+        f"{name}: {counted(one.rows, 'row')} of {counted(one.dimension, 'dimension')}, {one.metric},"
         f" {one.queries:,} queries; fingerprint `{one.fingerprint}`"
         for name, one in sorted(manifest.datasets.items())
     ]
+
+
+def readme(manifest: Manifest, servers: Sequence[Mapping[str, Any]]) -> str:
+    """Return the text for somebody who opens the folder, by the content of manifest.json and system.json."""
+    facts = bundle_facts(manifest, servers)
     return README_TEXT.format(
         title=manifest.title,
         facts="\n".join(f"- {name}: {value}" for name, values in facts.items() for value in values),
-        data="\n".join(data),
+        data="\n".join(f"- {line}" for line in dataset_lines(manifest)),
         left_out="\n".join(f"- {line}" for line in manifest.left_out) or "Nothing was found.",
     )
 

@@ -12,7 +12,7 @@ import ipaddress
 import json
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -21,10 +21,23 @@ from ann_benchmarks.common.layout import DEFINITIONS_FOLDER, shared
 from ann_benchmarks.fields.series import stored_series
 from ann_benchmarks.results.attributes import version_names
 
-from . import patterns
+from . import facts as forms
+from .facts import (
+    ADDRESS,
+    HOST,
+    IN_WORDS,
+    PATH,
+    REPOSITORY,
+    SECRET,
+    USER,
+    OwnFact,
+    Rule,
+    fact_of,
+    host_of,
+    is_everywhere,
+    rule_of,
+)
 from .files import remove_brackets
-from .own_facts import ADDRESS, HOST, PATH, REPOSITORY, SECRET, USER, OwnFact, host_of, is_everywhere
-from .patterns import IN_WORDS, Rule, fact_of, rule_of
 
 # Accounts that many machines have: they say nothing about anyone.
 COMMON_ACCOUNTS = {
@@ -61,6 +74,7 @@ def facts_of_results(attrs: Mapping[str, Any]) -> list[OwnFact]:
     return [OwnFact(ADDRESS if _is_number(name) else HOST, name) for name in names]
 
 
+SHORT = 4000  # characters of a text whose facts are remembered
 SURE = 8  # characters of a secret that is replaced within words, too
 QUOTINGS: tuple[Callable[[str], str], ...] = (
     str,
@@ -91,6 +105,7 @@ class Private:
         self._ordinary = manual_words() | words | COMMON_HOSTS
         self._numbers: dict[tuple[str, str], int] = {}
         self._known: dict[str, str] = {}
+        self._sought: dict[tuple[str, str], set[str]] = {}
         self._rules = [rule for rule in self._rules_of(list(dict.fromkeys(facts))) if rule]
 
     @property
@@ -139,13 +154,19 @@ class Private:
         """Return the path of a file in the bundle: a folder's name may say at which address its server is."""
         return remove_brackets("/".join(self.text(part) for part in path.split("/")))
 
-    def facts_in(self, text: str, allowed: str = "") -> Iterator[str]:
-        """Yield the kind of each fact that stands in a text, and not within what is allowed."""
+    def facts_in(self, text: str, allowed: str = "") -> set[str]:
+        """Return the kinds of the facts that stand in a text, and not within what is allowed."""
+        if (known := self._sought.get((text, allowed))) is not None:
+            return known
         spans = [match.span() for match in re.finditer(re.escape(allowed), text)] if allowed else []
+        kinds = set()
         for rule in (rule for rule in self._rules if rule.is_sought):
             found = (fact_of(match) for match in rule.pattern.finditer(text) if rule.accepts(match))
             if any(not any(first <= start and end <= last for first, last in spans) for start, end in found):
-                yield rule.kind
+                kinds.add(rule.kind)
+        if len(text) <= SHORT:  # results have most of their texts in common
+            self._sought[text, allowed] = kinds
+        return kinds
 
     def _replaced(self, rule: Rule, match: re.Match[str]) -> str:
         if not rule.accepts(match):
@@ -171,20 +192,20 @@ class Private:
         secrets, ordinary = self._divided_secrets(facts)
         self.unsafe = [fact.name for fact in ordinary]
         return [
-            rule_of(REPOSITORY, of[REPOSITORY], patterns.PATH_START, patterns.PATH_END),
+            rule_of(REPOSITORY, of[REPOSITORY], forms.PATH_START, forms.PATH_END),
             rule_of(SECRET, [text for text in secrets if len(text) >= SURE], "", ""),
-            rule_of(SECRET, [text for text in secrets if len(text) < SURE], patterns.BEFORE, patterns.AFTER),
-            *patterns.FORMS_OF_SECRETS,
-            rule_of(PATH, of[PATH], patterns.PATH_START, f"{patterns.PATH_END}{patterns.REST}"),
-            *patterns.FORMS_OF_PATHS,
+            rule_of(SECRET, [text for text in secrets if len(text) < SURE], forms.BEFORE, forms.AFTER),
+            *forms.FORMS_OF_SECRETS,
+            rule_of(PATH, of[PATH], forms.PATH_START, f"{forms.PATH_END}{forms.REST}"),
+            *forms.FORMS_OF_PATHS,
             rule_of(ADDRESS, of[ADDRESS], r"(?<![\w.])", r"(?!\w|\.\w)", re.I),
-            rule_of(HOST, hosts, patterns.BEFORE, patterns.AFTER, re.I),
-            rule_of(HOST, ordinary_hosts, patterns.NAMED_HOST, r"(?![\w.-])", re.I),
+            rule_of(HOST, hosts, forms.BEFORE, forms.AFTER, re.I),
+            rule_of(HOST, ordinary_hosts, forms.NAMED_HOST, r"(?![\w.-])", re.I),
             rule_of(HOST, ordinary_hosts, r"(?<![\w./])(?<!-)|(?<=\bat-)", r"(?=[:-]\d{4,5}(?!\d))", re.I),
-            rule_of(USER, users, patterns.BEFORE, patterns.AFTER),
-            rule_of(USER, ordinary_users, patterns.NAMED_USER, r"(?![\w.-])"),
-            *patterns.FORMS_OF_ADDRESSES,
-            Rule(ADDRESS, re.compile(patterns.QUAD), self._is_address),
+            rule_of(USER, users, forms.BEFORE, forms.AFTER),
+            rule_of(USER, ordinary_users, forms.NAMED_USER, r"(?![\w.-])"),
+            *forms.FORMS_OF_ADDRESSES,
+            Rule(ADDRESS, re.compile(forms.QUAD), self._is_address),
         ]
 
     def _divided_secrets(self, facts: Iterable[OwnFact]) -> tuple[set[str], list[OwnFact]]:
@@ -214,8 +235,8 @@ class Private:
                 return False
         except ValueError:
             return False
-        word = patterns.LAST_WORD.search(before)
-        return not patterns.BEFORE_VERSION.search(before) and not (word and word[1].lower() in self._software)
+        word = forms.LAST_WORD.search(before)
+        return not forms.BEFORE_VERSION.search(before) and not (word and word[1].lower() in self._software)
 
 
 def _is_number(address: str) -> bool:

@@ -103,8 +103,6 @@ ROWS = (
         may="clients_all_busy_share closed_loop_rate relaxation_seconds objective_trials"),
     Spec("timings", _RESULT, "the CPUs that there are", expected.cpu_figures),
     Spec("timings", _CLIENTS, "the CPU of its clients (client_cpu_share)", expected.client_figures),
-    Spec("attributes", Kind("queries by pgbench", lambda p: p.series.driver == "pgbench"),
-        only="pgbench_version"),
     Spec("attributes", _SERVER, only="server", stored="postgres_version load_time index_build_time settings"
         " given_settings version_names"),
     Spec("attributes", Kind("an external server", lambda p: p.attrs.get("server") == "external"),

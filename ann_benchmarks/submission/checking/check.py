@@ -1,45 +1,43 @@
 """A bundle checked: every file, every point, what they say together, and what a reviewer reads of it."""
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.common.errors import UserError, one_line
-from ann_benchmarks.common.numbers import counted, size_text
-from ann_benchmarks.common.text import DAMAGE
+from ann_benchmarks.common.errors import one_line
+from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.load.spans import ALWAYS_WAITING, LARGE_SHARE, LATE_SHARE, NOTHING_LEFT
-from ann_benchmarks.results.attributes import version_names
 from ann_benchmarks.results.measurement import MARK, ROUNDS
 from ann_benchmarks.results.records import Record, read_record
 from ann_benchmarks.results.remarks import FEW_QUERIES, MOST_OTHERS, RECALL_CHANGED
 from ann_benchmarks.statistics.contests import FEWEST_ROUNDS
 from ann_benchmarks.statistics.intervals import FEWEST_RUNS, interval_text
 
-from ..copies import private_in_file
+from ..contents import bundle_facts, dataset_lines, fact_line, system_of
+from ..facts import IN_WORDS
 from ..manifest import MANIFEST, Manifest
-from ..patterns import IN_WORDS
 from ..private import Private
 from .attributes import attribute_problems
 from .claims import check_claims, check_report, check_system
 from .complete import check_complete
 from .curves import TOGETHER, Copies
 from .points import FOREIGN, RECORD, CheckedPoint, OpenedBundle, open_bundle
-from .reading import opened_file
 from .relations import RELATIONS, broken_arrays
 from .rules import MEASURE, REWRITE, Findings
+from .search import private_facts
 from .truth import different_distances, places, repeats, tolerance
 from .vectors import RealVectors
 
 MOST_WARNINGS = 30
-OLDEST = timedelta(days=180)  # of a result when it is handed in
-AHEAD = timedelta(hours=1)  # by which a clock may be wrong
+DAY = 86_400.0  # s
+OLDEST = 180 * DAY  # of a result when it is handed in
+AHEAD = 3600.0  # s by which a clock may be wrong
 DISAGREE = "its runs differ by more than noise"
 
 
@@ -55,9 +53,16 @@ class CheckedBundle:
 
 
 def check_bundle(
-    folder: Path, now: datetime, compares_data: bool = False, data: Path | None = None
+    folder: Path,
+    now: datetime,
+    compares_data: bool = False,
+    data: Path | None = None,
+    private: Private | None = None,
 ) -> CheckedBundle:
-    """Check a bundle at a time of UTC; `compares_data` with the real vectors, in `data` or by their names."""
+    """Check a bundle at a time of UTC; `compares_data` with the real vectors, in `data` or by their names.
+
+    `private` are the facts to look for where more are known than forms show.
+    """
     findings = Findings()
     opened = open_bundle(folder, findings)
     if opened is None:
@@ -75,14 +80,11 @@ def check_bundle(
             records.append(read_record(folder / file))
     check_report(opened, points)
     check_system(opened, points, records)
-    private = Private((), [point.attrs for point in points])
+    private = private or Private((), [point.attrs for point in points])
     for file in (MANIFEST, *files):
-        is_known = findings.mentions(file)  # the reading of results has said why it cannot be read
-        with suppress(UserError, *DAMAGE) if is_known else findings.refusing(file, "private"):
-            found = set(private_in_file(folder / file, private, manifest.contact, opened_file))
-            findings.refuse(
-                file, "private", *(f"has {IN_WORDS[kind]} {where}" for kind, where in sorted(found))
-            )
+        with findings.refusing(file, "private", "cannot be searched"):
+            for kind, where in private_facts(folder, file, private, manifest.contact):
+                findings.refuse(file, "private", f"has {IN_WORDS[kind]} {where}")
     return CheckedBundle(findings, manifest, points, records, compares_data)
 
 
@@ -126,7 +128,7 @@ def summary(checked: CheckedBundle) -> Iterator[str]:
     """Yield what a reviewer reads: who, which machine, versions, data, claims and warnings."""
     manifest, refused = checked.manifest, checked.findings.refused
     if manifest is not None:
-        yield from (f"{name + ':':<13}{one_line(text, 300)}" for name, text in _facts(checked, manifest))
+        yield from (f"{name + ':':<15}{one_line(text, 300)}" for name, text in _facts(checked, manifest))
         yield ""
     kinds: dict[str, list[str]] = {}
     for finding in checked.findings.warnings:
@@ -154,32 +156,24 @@ def summary(checked: CheckedBundle) -> Iterator[str]:
 def _facts(checked: CheckedBundle, manifest: Manifest) -> Iterator[tuple[str, str]]:
     """Yield the lines above the warnings, each with its name."""
     points = checked.points
-    experiment = f", experiment {manifest.experiment}" if manifest.experiment else ""
-    release = manifest.project_version or "an unknown release"
-    yield "title", manifest.title
-    yield "by", manifest.contact or "no contact is given"
-    yield "made", f"{manifest.made} with {release} {manifest.commit[:12]}".rstrip()
-    yield "division", f"{manifest.division}{experiment}{', a miniature' * manifest.mini}"
-    yield "holds", f"{counted(len(points), 'point')} in {len({point.curve for point in points}):,} series"
-    yield "left out", "; ".join(manifest.left_out) or "nothing"
-    machines, versions = dict[str, None](), set[str]()
-    for point in points:
-        attrs, memory = point.attrs, point.number("memory_bytes")
-        size = memory and size_text(memory)
-        parts = [attrs.get("cpu"), f"{attrs.get('cores')} cores", size, attrs.get("kernel")]
-        machines.setdefault(", ".join(str(part) for part in parts if part))
-        versions |= {f"{title} {attrs[name]}" for name, title in version_names(attrs).items()}
+    servers = system_of([*(point.run for point in points), *checked.records])["servers"]
     days = [str(point.attrs.get("ended_at"))[:10] for point in points]
-    yield "machine", "; ".join(machines)
-    yield "versions", "; ".join(sorted(versions))
-    yield "measured", f"{min(days)} to {max(days)}" if days else "nothing"
-    for name, one in sorted(manifest.datasets.items()):
-        filters = f", filters {', '.join(one.filters)}" if one.filters else ""
-        shape = f"{one.rows:,} rows of {one.dimension:,}, {one.metric}, {one.queries:,} queries"
-        yield "dataset", f"{name}: {shape}, fingerprint {one.fingerprint}{filters}"
+    yield "Title", manifest.title
+    release = f"{manifest.project_version or 'an unknown release'} {manifest.commit[:12]}".rstrip()
+    made = {"Made at": [f"{manifest.made} with {release}"]}
+    for name, values in {**bundle_facts(manifest, servers), **made}.items():
+        if text := "; ".join(values):
+            yield name, text
+    yield "Versions", "; ".join(dict.fromkeys(fact_line(server["software"]) for server in servers))
+    yield "Holds", f"{counted(len(points), 'point')} in {len({point.curve for point in points}):,} series"
+    yield "Measured", f"{min(days)} to {max(days)}" if days else "nothing"
+    yield "Left out", "; ".join(manifest.left_out) or "nothing"
+    yield from (("Data", line) for line in dataset_lines(manifest))
+    filters = {name for dataset in manifest.datasets.values() for name in dataset.filters}
+    yield "Filters", ", ".join(sorted(filters)) or "none"
     for claim in manifest.claims:
         qps = f"{claim.qps:.5g} queries/s{interval_text((claim.qps_low, claim.qps_high))}"
-        yield "claim", f"{claim.dataset}, {claim.series}: recall {claim.recall:.4f}, {qps}"
+        yield "Claim", f"{claim.dataset}, {claim.series}: recall {claim.recall:.4f}, {qps}"
 
 
 def impossible_answers(point: CheckedPoint) -> list[str]:
@@ -278,18 +272,16 @@ def check_conditions(point: CheckedPoint, is_claimed: bool, findings: Findings) 
 
 def check_age(points: Sequence[CheckedPoint], manifest: Manifest, now: datetime, findings: Findings) -> None:
     """Refuse results that are older than the rules allow when they are handed in, or of the future."""
-    made = datetime.fromisoformat(manifest.made)
-    if made - now > AHEAD:
+    made = datetime.fromisoformat(manifest.made).timestamp()
+    if made > now.timestamp() + AHEAD:
         what = f"says that it was made at {manifest.made}, which is still to come"
         findings.refuse(MANIFEST, "age", what, advice=f"set the machine's clock, and {REWRITE}")
     for point in points:
-        ended = point.moment("ended_at")
-        if ended is None or not math.isfinite(ended):
+        if (ended := point.moment("ended_at")) is None:
             continue  # the rule about times says it
-        at = datetime.fromtimestamp(ended, timezone.utc)
-        if at - made > AHEAD:  # no sum, which may be beyond the last year
-            what = f"was measured at {at.isoformat()}, after the bundle was made"
+        if ended > made + AHEAD:
+            what = f"was measured at {point.attrs['ended_at']}, after the bundle was made"
             findings.refuse(point.file, "age", what, advice=REWRITE)
-        elif made - at > OLDEST:
-            what = f"was measured {(made - at).days} days before the bundle was made; the rules allow"
-            findings.refuse(point.file, "age", f"{what} {OLDEST.days}")
+        elif made - ended > OLDEST:
+            what = f"was measured {(made - ended) // DAY:.0f} days before the bundle was made"
+            findings.refuse(point.file, "age", f"{what}; the rules allow {OLDEST / DAY:.0f}")

@@ -89,7 +89,7 @@ def command_problems(point: CheckedPoint) -> Iterator[str]:
     planned = [Series("", **procedure.series) for procedure in request.procedures()]
     for field in chosen_fields(*GROUPS):
         allowed = {getattr(series, field.name) for series in planned}
-        if field.name != "driver" and (is_all or allowed != {field.default}):
+        if is_all or allowed != {field.default}:
             found.append((field.id, allowed, getattr(point.series, field.name)))
     for name, (allows, measured) in REQUESTS.items():
         is_left_out = getattr(request, name) == getattr(CommandLine, name)

@@ -26,48 +26,33 @@ from .points import CheckedPoint, OpenedBundle
 from .rules import Findings
 
 EXPERIMENTS = shared("experiments")
-POINT_TYPES = ("float", "bit", "int", "sparse")
+POINT_TYPES = ("float", "bit", "int")
+COMPARED = ("algorithm", "clients", "filter", "servers")  # fields that the series of a step differ in
 
 
-class Required(NamedTuple):
-    """What the series of a step differ in, None for any. `servers` is as the names of curves have it."""
-
-    dataset: str | None = None
-    algorithm: str | None = None
-    clients: int | None = None
-    filter: str | None = None
-    servers: str | None = None
-
-    def holds(self, point: CheckedPoint) -> bool:
-        """Whether a point is of it."""
-        series = point.series
-        servers = "-".join(series.parts("servers"))
-        has = (point.dataset, series.algorithm, series.clients or 1, series.filter, servers)
-        return all(one in (None, other) for one, other in zip(self, has, strict=True))
-
-    def __str__(self) -> str:
-        on = "-".join(filter(None, [shown(str(self.algorithm)), self.servers]))
-        by = "" if self.clients is None else f" by {self.clients} clients"
-        return f"{on}{by}{f' under {self.filter}' if self.filter else ''}"
-
-
-class Expected(NamedTuple):
-    """What one step is to measure, by default anything.
+class Step(NamedTuple):
+    """What is to be measured: series, by the fields that are compared, on a dataset; without any, anything.
 
     `groups` are the run groups of some algorithms instead of their config's.
     """
 
-    kinds: Sequence[Required] = (Required(),)
-    groups: Mapping[str, Any] | None = None
+    dataset: str = ""
+    series: Sequence[Series] = ()
+    groups: Mapping[str, Any] = {}
+
+    def has(self, point: CheckedPoint, series: Series) -> bool:
+        """Whether a point is of one of its series, by any number of clients where that has none."""
+        free = ("version",) if series.clients else ("version", "clients")
+        is_alike = point.series.only(*COMPARED).drop(*free) == series
+        return is_alike and point.dataset == self.dataset
 
     def fits(self, point: CheckedPoint) -> bool:
         """Whether a point may be of the step."""
-        return any(kind.holds(point) for kind in self.kinds)
+        return not self.series or any(self.has(point, one) for one in self.series)
 
-    def missing(self, firsts: Sequence[CheckedPoint]) -> list[Required]:
-        """Return the kinds of series that are not there; `firsts` have a point of each curve."""
-        named = (kind for kind in self.kinds if kind.dataset)
-        return [kind for kind in named if not any(map(kind.holds, firsts))]
+    def missing(self, firsts: Sequence[CheckedPoint]) -> list[Series]:
+        """Return the series that are not there; `firsts` have a point of each curve."""
+        return [one for one in self.series if not any(self.has(first, one) for first in firsts)]
 
     def files(self, point: CheckedPoint, are_given: bool, targets: set[float]) -> list[set[str]]:
         """Return the files of a point's curve with each index of its algorithm that has run groups.
@@ -75,7 +60,7 @@ class Expected(NamedTuple):
         They have the query arguments that `are_given`, and those that were searched for `targets`. A bundle
         does not state the type of its points, so each possible type counts.
         """
-        configs = replace_run_groups(known_configs(), self.groups or {})
+        configs = replace_run_groups(known_configs(), self.groups)
         dataset, found = point.facts, defaultdict[str, set[str]](set)
         searched = [[f"target_recall={target:g}"] for target in targets]
         for point_type in POINT_TYPES:
@@ -95,19 +80,18 @@ def known_configs() -> list[Config]:
     return read_configs(DEFINITIONS_FOLDER)[0]
 
 
-def expected_steps(folder: Path, manifest: Manifest) -> list[Expected]:
+def expected_steps(folder: Path, manifest: Manifest) -> list[Step]:
     """Return what the bundle is to hold; UserError where its experiment is not one of the project's."""
     if manifest.experiment is None:
-        return [Expected()]
+        return [Step()]
     own = YamlFile(folder / EXPERIMENT, "an experiment").content
     name = manifest.experiment.removesuffix("-mini") if manifest.mini else manifest.experiment
     known = EXPERIMENTS / f"{name}.yml"
     if not known.is_file() or YamlFile(known, "an experiment").content != own:
         raise UserError(f"it is not the experiment '{name}' of this release")
-    steps = [_merged(step, manifest.mini) for step in own["steps"]]
-    return [
-        expected_of(step) for step in steps if not step.get("skip") and "workload" not in step.get("run", {})
-    ]
+    merged = (_merged(step, manifest.mini) for step in own["steps"])
+    steps = (step for step in merged if not step.get("skip"))
+    return [read_step(step) for step in steps if "workload" not in step.get("run", {})]
 
 
 def _merged(step: Mapping[str, Any], is_mini: bool) -> dict[str, Any]:
@@ -119,14 +103,13 @@ def _merged(step: Mapping[str, Any], is_mini: bool) -> dict[str, Any]:
     return found
 
 
-def expected_of(step: Mapping[str, Any]) -> Expected:
-    """Return what a step is to measure."""
+def read_step(step: Mapping[str, Any]) -> Step:
+    """Return what a step of an experiment's file is to measure."""
     request = read_request([*_words(step["run"])])
     algorithms = [word.partition(":")[0] for word in request.algorithm]
-    servers = [str(one) for one in request.servers]
-    how = request.clients or [None], request.filters or [""], servers
-    kinds = [Required(*one) for one in product([request.dataset], algorithms, *how)]
-    return Expected(kinds, step.get("groups"))
+    planned = product(algorithms, request.procedures(), request.servers)
+    series = [Series(name, **how.series, **servers.fields).only(*COMPARED) for name, how, servers in planned]
+    return Step(request.dataset, [*dict.fromkeys(series)], step.get("groups", {}))
 
 
 def _words(run: Mapping[str, Any]) -> Iterator[str]:
@@ -154,11 +137,13 @@ def check_complete(opened: OpenedBundle, points: Sequence[CheckedPoint]) -> None
         steps, curves = expected_steps(opened.folder, manifest), list(curves_of(points))
         for curve in curves:
             _check_curve(curve, steps, opened)
-        for kind in [kind for step in steps for kind in step.missing([curve[0] for curve in curves])]:
-            findings.refuse(f"results/{kind.dataset}", "complete", f"it lacks a series of {kind}")
+        firsts = [curve[0] for curve in curves]
+        for step in steps:
+            for series in step.missing(firsts):
+                findings.refuse(f"results/{step.dataset}", "complete", f"it lacks the series {series.label}")
 
 
-def _check_curve(curve: Sequence[CheckedPoint], steps: Sequence[Expected], opened: OpenedBundle) -> None:
+def _check_curve(curve: Sequence[CheckedPoint], steps: Sequence[Step], opened: OpenedBundle) -> None:
     """Compare the points of a curve with the index of a step that has the most of them."""
     first, findings, have = curve[0], opened.findings, {point.file for point in curve}
     targets = {point.target for point in curve}

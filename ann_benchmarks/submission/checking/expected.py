@@ -29,7 +29,7 @@ UNEQUAL, UNEQUAL_SECONDS = 0.9, 0.1  # share and s of the duration that runs las
 APART = 0.01  # relative: what is interpolated, and queries at the ends of runs
 CPU_SLACK, TICKS = 1.15, 0.1  # of CPU time, which is counted in ticks, relative and in s
 SHARE_SLACK = 1.5  # of a share of CPU at a rate, whose lead-in does not count
-LEAST_CPU = {OWN_DRIVER: 5e-6, "pgbench": 1e-6}  # s of a client for a query, whatever machine it has
+LEAST_CPU = 5e-6  # s of a client for a query, whatever machine it has
 UNLIKELY = 6.0  # standard deviations of a Poisson process
 PART, PART_SECONDS = 0.01, 0.05  # by which a build is not the sum of its parts
 DENSE = ("euclidean", "angular", "hamming")  # metrics
@@ -153,8 +153,8 @@ def closed_figures(p: CheckedPoint) -> Mapping[str, Expected]:
     longest, total, number = float(p.times.max()), float(p.times.sum()), len(p.times)
     share, slack = total / (clients * active), longest * (1 + SAME) / active + 1e-3 / clients
     in_all = p.number("asked_queries") or max(p.facts.queries, QUERIES_A_CLIENT * clients)
-    sent: tuple[float, float] = (number, number if clients == 1 and p.series.driver == OWN_DRIVER else INF)
-    if p.number("asked_duration") is None and p.series.driver == OWN_DRIVER:
+    sent: tuple[float, float] = (number, number if clients == 1 else INF)
+    if p.number("asked_duration") is None:
         sent = (max(number, in_all), in_all + clients)
     if asked := p.number("asked_duration"):
         # Clients begin and end a run of the requested duration at somewhat different times.
@@ -180,12 +180,10 @@ def open_figures(p: CheckedPoint) -> Mapping[str, Expected]:
     rate, active, number, asked = p["rate"], p["active_seconds"], len(p.times), p["queries_asked"]
     most, least = rate * active, rate * max(active - float(p.times.max()), 0.0)
     early = rate * p["lead_in_seconds"]
-    is_own = p.series.driver == OWN_DRIVER
-    sent, came = (number - p["queries_unanswered"], number) if is_own else (asked, INF)
     return {
         "queries_counted": near(number, 0),
-        "queries_due": (max(least - chance(least), number), min(most + chance(most), came)),
-        "queries_asked": near(sent, 0),
+        "queries_due": (max(least - chance(least), number), min(most + chance(most), number)),
+        "queries_asked": near(number - p["queries_unanswered"], 0),
         "best_search_time": (
             active / (asked + early + chance(early)) * (1 - SAME), active / max(asked, 1) * (1 + SAME)),
         "loop": {"open"},
@@ -206,10 +204,9 @@ def client_figures(p: CheckedPoint) -> Mapping[str, Expected]:
     share, slack = p["client_cpu_share"] * cores / sent, SHARE_SLACK if p.series.is_open else 1 + APART
     least, most = (share * p[name] for name in ("active_seconds", "asking_seconds"))
     has = p["clients"] * (CPU_SLACK * p["asking_seconds"] + TICKS) / sent if has_server(p) else INF
-    fewest = LEAST_CPU.get(p.series.driver, 0.0)
     warmed = p["warmup_queries"] * p.edges[0] * (1 - BUCKET) / p["clients"]
-    return {"client_cpu_seconds_per_query": (max(least / slack, fewest), min(most * slack, has)),
-            "warmup_seconds": (warmed, INF)}  # fmt: skip
+    return {"client_cpu_seconds_per_query": (max(least / slack, LEAST_CPU), min(most * slack, has)),
+            "warmup_seconds": (warmed, INF), "driver": {OWN_DRIVER}}  # fmt: skip
 
 
 def dataset_facts(p: CheckedPoint) -> Mapping[str, Expected]:

@@ -22,11 +22,10 @@ from .expected import BUCKET, CLOCK, CLOSE
 from .points import CheckedPoint
 from .rules import SAME
 
-FEW = 20  # latencies that may be equal by chance; pgbench counts microseconds
+FEW = 20  # latencies that may be equal by chance
 SAMPLES = 8  # in a run, for one to be surely of it alone
 FASTEST = 1.25  # times the rate of the fastest sample, which a run may have had
 ROUNDING = 1e-6
-MICROSECOND = 1e-6
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 LISTS = ("run_seconds", "run_started", "run_recalls", "run_p50")
 Problems = Iterator[str]
@@ -138,13 +137,6 @@ def sampled_problems(point: CheckedPoint) -> Problems:
         yield f"answered {rate:,.0f} queries/s, and its monitoring has counted {commits}"
 
 
-def driver_problems(point: CheckedPoint) -> Problems:
-    """Yield that latencies are not those of the driver: pgbench counts microseconds."""
-    parts = point.times / MICROSECOND
-    if point.series.driver == "pgbench" and (np.abs(parts - parts.round()) > 1e-7 * parts + 1e-3).any():
-        yield "has latencies of parts of a microsecond, which pgbench does not count"
-
-
 def series_problems(point: CheckedPoint) -> Problems:
     """Yield where the folder, the name or an attribute of a point contradicts its series."""
     series, attrs = point.series, point.attrs
@@ -246,7 +238,6 @@ def target_problems(point: CheckedPoint) -> Problems:
 RELATIONS: tuple[tuple[str, Callable[[CheckedPoint], Problems]], ...] = (
     ("figures", run_problems),
     ("timings", clock_problems),
-    ("timings", driver_problems),
     ("timings", sampled_problems),
     ("series", command_problems),
     ("series", series_problems),

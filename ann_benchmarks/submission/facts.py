@@ -1,12 +1,144 @@
-"""What is private by its form, whosever it is: addresses, secrets, paths below the folders of people."""
+"""What is private: what this machine and its user are called, and what is by its form, whosever it is."""
 
+import getpass
 import ipaddress
+import os
+import pwd
 import re
-from collections.abc import Callable, Collection
+import socket
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
+import psutil
+
+from ann_benchmarks.common.layout import PROJECT
+
 from .files import PLACEHOLDER
-from .own_facts import ADDRESS, HOST, PATH, REPOSITORY, SECRET, USER, is_everywhere
+
+HOST, USER, ADDRESS, PATH, SECRET = "host", "user", "address", "path", "secret"
+REPOSITORY = "repository"  # its paths keep what follows: the project's own files
+# Paths that every machine has.
+_COMMON_PATHS = re.compile(
+    r"/(usr|bin|sbin|lib\w*|etc|dev(?!/shm/)|proc|sys|run(?!/user/)|opt|var/(run|lib|log|cache))?(/|$)"
+)
+_SECRET_NAMES = re.compile(
+    "TOKEN|SECRET|PASS|PWD|_PAT$|COOKIE|CREDENTIAL|(API|ACCESS)_?KEY|PRIVATE|AUTH(?!OR)|DSN"
+)
+_HOST_NAMES, _USER_NAMES = re.compile(r"HOST(NAME|ADDR)?$"), re.compile(r"(USER(NAME)?|LOGNAME)$")
+
+
+@dataclass(frozen=True)
+class OwnFact:
+    """A text that is private, its kind, and the variable that has it."""
+
+    kind: str
+    text: str
+    name: str = ""
+
+
+def facts_here() -> list[OwnFact]:
+    """Return what is private on this machine, each once, the longest first.
+
+    Host names, the names of the account and of the person behind it, the home folder, the current one and
+    that of the project, addresses of interfaces, and values of environment variables by their names.
+    """
+    found = [
+        *(OwnFact(HOST, name) for name in _host_names()),
+        *_accounts(),
+        *(OwnFact(ADDRESS, address) for address in _addresses()),
+        *_variables(),
+        *(OwnFact(PATH, text) for text in _folders()),
+        *(OwnFact(REPOSITORY, text) for text in dict.fromkeys((str(PROJECT), os.path.realpath(PROJECT)))),
+    ]
+    # A folder may be the home, the current one and the project's: the last is the most telling.
+    kinds = {fact.text: fact for fact in found if _is_private(fact)}
+    return [kinds[text] for text in sorted(kinds, key=lambda text: (-len(text), text))]
+
+
+def _is_private(fact: OwnFact) -> bool:
+    text = fact.text
+    is_of_kind = {
+        PATH: text.startswith("/") and not _COMMON_PATHS.match(text),
+        REPOSITORY: text != "/",
+        **dict.fromkeys((HOST, ADDRESS), not is_everywhere(text)),
+    }
+    return bool(text.strip()) and len(text) <= 4000 and is_of_kind.get(fact.kind, True)
+
+
+def is_everywhere(address: str) -> bool:
+    """Whether an address, or the name of a host, is the same on every machine: loopback, localhost."""
+    with suppress(ValueError):
+        found = ipaddress.ip_address(address.strip("[]").partition("%")[0])
+        return (
+            found.is_loopback or found.is_unspecified or found.is_multicast or str(found).startswith("255.")
+        )
+    return address.lower().startswith(("localhost", "ip6-")) or address in ("", "*", "0", "broadcasthost")
+
+
+def _host_names() -> Iterator[str]:
+    names = {socket.gethostname(), os.uname().nodename}
+    with suppress(OSError):
+        names.add(socket.getfqdn())
+    with suppress(OSError):  # what the machine calls itself there
+        for line in Path("/etc/hosts").read_text(errors="replace").splitlines():
+            words = line.partition("#")[0].split()[1:]
+            names |= set(words) if names & set(words) else set()
+    yield from names
+    yield from {name.partition(".")[0] for name in names}
+
+
+def _accounts() -> Iterator[OwnFact]:
+    names = {os.environ.get(name, "") for name in ("USER", "LOGNAME", "SUDO_USER")}
+    with suppress(OSError, KeyError):
+        names.add(getpass.getuser())
+    with suppress(KeyError):
+        names.add(pwd.getpwuid(os.getuid()).pw_name)
+    for name in filter(None, names):
+        yield OwnFact(USER, name)
+        with suppress(KeyError):
+            entry = pwd.getpwnam(name)
+            yield OwnFact(USER, entry.pw_gecos.partition(",")[0].strip())
+            yield OwnFact(PATH, entry.pw_dir)
+
+
+def _addresses() -> Iterator[str]:
+    with suppress(OSError):
+        for interface in psutil.net_if_addrs().values():
+            for one in interface:
+                address = one.address.partition("%")[0]
+                if address.strip("0:"):  # a loopback interface's hardware has none
+                    yield address
+
+
+def _folders() -> Iterator[str]:
+    for folder in (Path.cwd, Path.home):
+        with suppress(OSError, RuntimeError):
+            yield from (str(folder()), os.path.realpath(folder()))
+
+
+def _variables() -> Iterator[OwnFact]:
+    """Yield what environment variables say, by their names; of paths, those that are two folders deep."""
+    for name, value in os.environ.items():
+        word = name.upper()
+        if value.startswith(("/", "~/")) or "=/" in value:
+            paths = (text for text in re.split(r"[:;,=\s]", value) if re.match("/.*/", text))
+            yield from (OwnFact(PATH, text.rstrip("/")) for text in paths)
+        elif _SECRET_NAMES.search(word):
+            yield OwnFact(SECRET, value, name)
+        elif _HOST_NAMES.search(word):
+            yield OwnFact(HOST, host_of(value))
+        elif _USER_NAMES.search(word):
+            yield OwnFact(USER, value)
+
+
+def host_of(address: str) -> str:
+    """Return the host of an address such as db:5432, [::1]:5432 or tcp://user@db:1/."""
+    text = re.sub(r"^\w+://", "", address).partition("/")[0].rpartition("@")[2]
+    return re.sub(r":\d*$", "", text) if text.count(":") == 1 or "]" in text else text
+
 
 MAIL = "mail"
 IN_WORDS = {
