@@ -14,6 +14,7 @@ from ann_benchmarks.statistics.intervals import interval_text
 
 SPECIAL = re.compile(r"[\\`*\[\]<>|~$&]|(?<![^\W_])_|_(?![^\W_])")  # a _ within a word is plain
 MOST_NAMED = 4  # contenders that a sentence names before it counts the others
+TOO_WIDE = 1000  # times its lower bound: such an interval tells nothing
 CHANGES_MORE = f"and {session_text(SESSIONS)}"
 
 
@@ -91,7 +92,9 @@ def speedup_text(found: Ratio, is_bound: bool, is_of_bound: bool) -> str:
     if not found.is_fair:
         return UNKNOWN if is_bound else f"at most {three_digits(found.value)}"
     bound = LOWER_BOUND * (is_bound and not is_of_bound)
-    return f"{bound}{three_digits(found.value)}{interval_text(found.interval, three_digits)}{found.note}"
+    low, high = found.interval
+    interval = interval_text(found.interval, three_digits) if high < TOO_WIDE * low else " (too noisy to say)"
+    return f"{bound}{three_digits(found.value)}{interval}{found.note}"
 
 
 def notes_on(ratios: Mapping[int, Ratio], runs: Sequence[Run], base: Run) -> Iterator[str]:
