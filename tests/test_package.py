@@ -1,5 +1,6 @@
 """The wheel, installed outside of the checkout: what a user has who has no checkout."""
 
+import grp
 import importlib.util
 import json
 import os
@@ -132,6 +133,10 @@ def test_own_plugins_are_those_of_the_current_folder(annpg: Annpg):
     said = annpg("run", *words, ANN_BENCHMARKS_DATA="elsewhere")
     assert said.returncode == 0 and "recall 1.0" in said.stdout, said.stdout + said.stderr
     assert [path.name for path in (place / "elsewhere").glob("*.hdf5")] == ["random-xs-20-angular.hdf5"]
-    (place / "algorithms").chmod(0o777)
-    refused = annpg("run", "--list-algorithms")
-    assert refused.returncode == 1 and "must be writable by you alone" in refused.stderr
+    other_group = next(group.gr_gid for group in grp.getgrall() if group.gr_name == "users")
+    groups = [(0o775, 0, 0), (0o775, other_group, 1)] if os.geteuid() == 0 else []
+    for mode, group, status in [*groups, (0o777, os.getegid(), 1)]:
+        os.chown(place / "algorithms", -1, group)
+        (place / "algorithms").chmod(mode)
+        said = annpg("run", "--list-algorithms")
+        assert (said.returncode, "must be writable by you alone" in said.stderr) == (status, status == 1)

@@ -4,7 +4,9 @@ A checkout and an installed package have the same folders in ann_benchmarks/: in
 those of `share` are links to the folders at its root. Data, results and reports are in the current folder.
 """
 
+import grp
 import os
+import pwd
 import re
 import sys
 from pathlib import Path
@@ -18,7 +20,7 @@ IS_CHECKOUT = (PACKAGE / "algorithms").is_symlink()
 DEFINITIONS_FOLDER = (PACKAGE / "algorithms").resolve()
 PROGRAM = "annpg"
 DATA_VARIABLE = "ANN_BENCHMARKS_DATA"
-_OTHERS_WRITE = 0o002
+_GROUP_WRITES, _OTHERS_WRITE = 0o020, 0o002
 
 
 def shared(name: str) -> Path:
@@ -46,12 +48,24 @@ def own_algorithms() -> Path | None:
     if not folder.is_dir() or folder.resolve() == DEFINITIONS_FOLDER or (folder / "base").exists():
         return None
     facts = folder.stat()
-    if facts.st_uid not in (0, os.geteuid()) or facts.st_mode & _OTHERS_WRITE:
+    is_shared = facts.st_mode & _OTHERS_WRITE or (
+        facts.st_mode & _GROUP_WRITES and not _is_private_group(facts.st_gid)
+    )
+    if facts.st_uid not in (0, os.geteuid()) or is_shared:
         raise UserError(
-            f"{folder} must be writable by you alone, because its plug-ins are run: chown or chmod o-w it, or"
-            " change to another folder"
+            f"{folder} must be writable by you alone, because its plug-ins are run: chown or chmod go-w it,"
+            " or change to another folder"
         )
     return folder
+
+
+def _is_private_group(number: int) -> bool:
+    """Whether a group has the user's name and no other members: many systems give each user one."""
+    try:
+        group, user = grp.getgrgid(number), pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return False
+    return group.gr_name == user and {*group.gr_mem} <= {user}
 
 
 def definition_folders(folder: Path) -> list[Path]:

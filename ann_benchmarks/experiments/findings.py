@@ -156,6 +156,11 @@ COMPARED: Mapping[str, Callable[[Claim, Sequence[StepPoint]], tuple[Value, str]]
 }
 
 
+def selection_text(selection: Mapping[str, Any]) -> str:
+    """Write a selection as a reader of reports would."""
+    return ", ".join(f"{key} {value}" for key, value in selection.items())
+
+
 def best(claim: Claim, selection: Mapping[str, Any], points: Sequence[StepPoint]) -> Value:
     """Return the best value of the selected points at the recall of the claim; LookupError if none.
 
@@ -163,7 +168,7 @@ def best(claim: Claim, selection: Mapping[str, Any], points: Sequence[StepPoint]
     """
     chosen = selected(selection, points)
     if not chosen:
-        raise LookupError(f"nothing measured of {dict(selection)}")
+        raise LookupError(f"nothing measured of {selection_text(selection)}")
     runs = [point.outcome for point in chosen if isinstance(point.outcome, Run)]
     records = [point.outcome for point in chosen if isinstance(point.outcome, Record)]
     if claim.at_recall is None:
@@ -172,12 +177,12 @@ def best(claim: Claim, selection: Mapping[str, Any], points: Sequence[StepPoint]
         standings = indexes_at_recall(runs, claim.at_recall)
         records = [record for record in records if workload_may_reach(record, claim.at_recall)]
         if not standings and not records:
-            raise LookupError(f"no recall of {claim.at_recall:g} reached by {dict(selection)}")
+            raise LookupError(f"no recall of {claim.at_recall:g} reached by {selection_text(selection)}")
     found = [value_at(at, claim.metric) for at in standings]
     found += [value_of_record(record, claim.metric) for record in records]
     values = [one for one in found if math.isfinite(one.value)]
     if not values:
-        raise LookupError(f"no {claim.metric} known of {dict(selection)}")
+        raise LookupError(f"no {claim.metric} known of {selection_text(selection)}")
     known = all_metrics.get(claim.metric)
     lower = claim.metric.rpartition(".")[2] in COSTS if known is None else not known.higher_is_better
     return (min if lower else max)(values, key=lambda one: one.value)
