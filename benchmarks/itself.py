@@ -7,6 +7,8 @@ What is said beyond "no difference" is false, unless one of them is slower: then
                  is judged as reports judge it
     repetitions  run.py measures each by itself, as it is and slower by --slower in turn, each time with a new
                  server and index; sides that are drawn of them are compared as compare.py does
+    builds       run.py measures HNSW and VectorChord, four builds of one index each, in --turns rounds, once
+                 and again after a restart: what the builds keep in both, and what else lasts over all rounds
 
 --folder keeps the results: what is there already is not measured again.
 """
@@ -41,6 +43,7 @@ from .serving import PROJECT, empty_folder, run_command, write_definition
 GOAL = None
 SLOWER = "ANN_BENCHMARKS_SLOWER"  # the environment's name for the share
 DEPTH = 40
+BUILDS, SESSIONS, KINDS = 4, ("before", "after"), ("pgvector_hnsw", "vchord")
 MODULE = "from benchmarks.itself import PGVectorHNSW, SlowedHNSW  # noqa: F401\n"
 Side = list[MeasuredPoint]
 
@@ -150,7 +153,37 @@ def judge_drawn(
     return found.metrics[figure].mean.p < criteria.error_rate, bool(failures(found, criteria))
 
 
-PARTS = {"contests": contests, "repetitions": repetitions}
+def builds(folder: Path, args: argparse.Namespace) -> Iterator[Row]:
+    place = folder / "builds"
+    place.mkdir(parents=True, exist_ok=True)
+    memory = ",".join(f"{501 + number}MB" for number in range(BUILDS))  # Each setting has a build of its own.
+    load = ["--clients", str(args.clients), "--duration", str(args.duration), "--rounds", str(args.turns)]
+    for session in SESSIONS:
+        if not (place / session).exists():
+            words = ["run.py", "--local", "--algorithm", *KINDS, "--max-n-algorithms", "1", *load]
+            words += ["--dataset", args.dataset, "--setting", f"maintenance_work_mem={memory}"]
+            run_command(place, [*words, "--target-recall", "0.95"])
+            (place / "results").rename(place / session)
+    for kind in KINDS:
+        read = partial(round_levels, kind=kind)
+        levels = np.stack([read(place / session) for session in SESSIONS])  # (sessions, builds, rounds)
+        kept = levels.mean(2)
+        freedom = (BUILDS - 1) * (args.turns - 1) * len(SESSIONS)
+        noise = float(np.square(levels - kept[:, :, None]).sum()) / freedom
+        both = float(np.cov(kept)[0, 1])
+        lasting = float(kept.var(1, ddof=1).mean()) - noise / args.turns
+        figures = {"runs": noise, "kept by a build": max(both, 0.0), "over all rounds": max(lasting, 0.0)}
+        yield Row(f"{kind}: %", {name: 100 * variance**0.5 for name, variance in figures.items()})
+
+
+def round_levels(folder: Path, kind: str) -> np.ndarray:
+    """Return the logarithms of a kind's throughputs less what is common to a round, (builds, rounds)."""
+    found = [read_attributes(path) for path in sorted(folder.glob(f"*/*/{kind}-*/*.hdf5"))]
+    levels = -np.log([attrs["run_seconds"] for attrs in found])
+    return levels - levels.mean(0)
+
+
+PARTS = {"contests": contests, "repetitions": repetitions, "builds": builds}
 OPTIONS = {
     "parts": {"choices": [*PARTS], "default": [*PARTS]}, "folder": {"type": Path}, "repetitions": 10,
     "dataset": "clustered-50k-96-euclidean", "clients": 1, "duration": 1.0, "turns": 12, "windows": [12],

@@ -127,7 +127,7 @@ def test_a_tier_without_a_result_that_others_have_is_named():
 
 def test_tiers_in_the_same_rounds_are_compared_round_by_round():
     drift = [1.0, 0.7, 1.3, 0.9, 1.1]  # which both have
-    rounds = {"rounds": "r", "run_rounds": [0, 1, 2, 3, 4]}
+    rounds = {"rounds": "r", "run_rounds": [0, 1, 2, 3, 4], "build_time": 9.75}
     rates = {"all": 100.0, 1: 90.0}
     runs = [make_run("hnsw", [rate * d for d in drift], ram=ram, **rounds) for ram, rate in rates.items()]
     (need,) = needs(runs, 0.95)

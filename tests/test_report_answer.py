@@ -46,7 +46,7 @@ SCAN = {"rows": 13_000, "scanned_share": 1.0, "memory_bytes": GB, "index_kib": 1
 SAID = [
     ([make_run("vchord", (200, 202, 198, 200), **ROUNDS), make_run("hnsw", (100, 101, 99, 100), **ROUNDS)],
      "In short",
-     "Use vchord: the fastest with 1 client, 2 times as fast as hnsw (95% interval 1.63 to 2.46, 4 "
+     "Use vchord: the fastest with 1 client, 2 times as fast as hnsw (95% interval 1.61 to 2.49, 4 "
      "rounds)."),
     ([make_run("vchord", (200, 202, 198), **FEW_ROUNDS), make_run("hnsw", **FEW_ROUNDS)], "In short",
      "Use vchord: ahead with 1 client, 2 times as fast as hnsw (95% interval 1.23 to 3.25), measured in 3 "
@@ -76,7 +76,7 @@ SAID = [
     # A load that only one index was measured under decides nothing.
     ([make_run(name, (rate, rate * 1.01, rate, rate), clients=clients, **ROUNDS)
       for name, clients, rate in (("a", 1, 100), ("b", 1, 200), ("a", 32, 300))], "In short",
-     "Use b: the fastest with 1 client, 2 times as fast as a (95% interval 1.63 to 2.46, 4 rounds)."),
+     "Use b: the fastest with 1 client, 2 times as fast as a (95% interval 1.61 to 2.49, 4 rounds)."),
     ([make_run("a", clients=1), make_run("b", clients=32)], "In short",
      "No two indexes were measured under the same conditions. No index is named."),
     ([make_run("a", clients=1), make_run("b", clients=1, loop="open")], "In short",
@@ -91,11 +91,11 @@ SAID = [
     ([make_run("fast", recall=0.9), make_run("good", recall=0.93)], "Recall",
      "No result reaches a recall of 0.95. The highest is 0.9300, by good-c1."),
     ([make_run(name, (r, r * 1.01, r, r), **ROUNDS) for name, r in SLOWER.items()], "In short",
-     "a: the fastest with 1 client, 2 times as fast as b (95% interval 1.46 to 2.74, 4 rounds)."),
+     "a: the fastest with 1 client, 2 times as fast as b (95% interval 1.43 to 2.79, 4 rounds)."),
     ([make_run(name, (100 + i, 20, 180, 90), **ROUNDS) for i, name in enumerate("abcdefg")], "In short",
      "Use g, f, e, d or 3 others: as fast as any (within 1.4 times); nothing else tells them apart."),
     ([make_run("vchord", (200, 202, 198, 200), **ROUNDS, **SCAN), make_run("hnsw", (9, 10, 9, 9), **ROUNDS)],
-     "Rows", "13,000, all of which a query reads: from about 230,000 on, its lead may be gone. Measure again "
+     "Rows", "13,000, all of which a query reads: from about 220,000 on, its lead may be gone. Measure again "
      "at 130,000."),
     ([make_run("hnsw", **{**SCAN, "scanned_share": 0.1})], "Rows",
      "13,000; the index fills 1 GB of memory at about 1,300,000. Measure again at 130,000."),

@@ -204,4 +204,5 @@ def speed_of(attrs: Mapping[str, Any], recall: float, qps: float, index: Hashabl
         [int(number) for number in rounds] if is_whole else (),
         numbers(attrs.get(PARTS)),
         bool(attrs.get(EXACT_SEARCH)),
+        number_of(attrs, "build_time"),
     )

@@ -13,6 +13,7 @@ from statistics import fmean
 from ann_benchmarks.common.numbers import counted, three_digits, variance
 
 from .differences import (
+    BUILDS,
     ERROR_RATE,
     LOOKS_SHARE,
     RUNS,
@@ -206,7 +207,8 @@ def _ratio(first: Standing, second: Standing, error_rate: float, is_fair: bool, 
 
     In rounds, the race may have been looked at before, and ended by what was seen: that has a part of the
     error rate. The ratio is that of rounds which have not chosen the points. Who is far behind has fewer
-    rounds: their noise is then taken to be that of whole sessions, which is more.
+    rounds: their noise is then taken to be that of whole sessions, which is more. Rounds do not show what
+    belongs to one build alone: two of them differ by `BUILDS`.
     """
     doubt = math.hypot(recall_doubt(first, second), first.doubt, second.doubt)
     rounds, others = first.rounds or {}, second.rounds or {}
@@ -215,9 +217,9 @@ def _ratio(first: Standing, second: Standing, error_rate: float, is_fair: bool, 
         once = ratio_once(first.estimate, second.estimate, error_rate, doubt, sessions)
         is_far = not FAR_BEHIND > once.value > 1 / FAR_BEHIND
         return replace(once, is_fair=is_fair, rounds=len(shared) if is_far else 0)
-    found = add_doubt(
-        difference_of_pairs([others[n] for n in shared], [rounds[n] for n in shared], "rounds"), doubt
-    )
+    builds = 0.0 if first.build == second.build else math.sqrt(2 * BUILDS.variance)
+    pairs = difference_of_pairs([others[n] for n in shared], [rounds[n] for n in shared], "rounds")
+    found = add_doubt(pairs, math.hypot(doubt, builds))
     interval = _interval(found, error_rate * (1 - LOOKS_SHARE))
     unchosen, others = first.unchosen or rounds, second.unchosen or others
     value = math.exp(fmean(unchosen[n] - others[n] for n in unchosen.keys() & others.keys()))

@@ -53,6 +53,9 @@ class Noise(NamedTuple):
 # machine differ by 16% (docs/comparing.md).
 SESSIONS = Noise(0.16**2, MANY)
 RUNS = Noise(0.09**2, MANY)  # of one measurement there, for a single one
+# Two builds of one index keep this in all rounds of a race: where their pages lie, and how the graph or the
+# lists turned out (docs/measured.md).
+BUILDS = Noise(0.025**2, MANY)
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ class Speed:
     rounds: Sequence[int] = ()
     parts: Sequence[float] = ()
     is_exact: bool = False  # by its algorithm, and not because no miss was seen
+    build: float = math.nan  # s that it took, to the last digit: no two builds take the same time
 
     @cached_property
     def level(self) -> float:
@@ -121,6 +122,7 @@ class Standing:
     own_recall: float = math.nan  # of the point that it is known from the most
     sampling: float = 0.0  # standard deviation of the level at its own recall: the queries are a sample
     shifts: Sequence[float] = ()  # by which each part of the queries shifts that level
+    build: float = math.nan  # s that the index of the nearest point took
     choices: int = 1  # points that the chosen one may be the fastest of by noise alone
     mark: str = ""
     rounds: Levels | None = None  # the level in each round
@@ -137,19 +139,14 @@ class Standing:
         return Estimate(math.exp(self.level), self.spread, self.runs)
 
     @property
-    def is_bound(self) -> bool:
-        """Whether its recall is its own and not the target, so that sampling does not move it."""
-        return self.reach in (ABOVE, EXACT)
-
-    @property
     def recall_error(self) -> float:
-        """Standard deviation of the level at the recall, because the queries are a sample."""
-        return 0.0 if self.is_bound else self.sampling
+        """Standard deviation of the level because the queries are a sample; 0 at a recall of its own."""
+        return 0.0 if self.reach in (ABOVE, EXACT) else self.sampling
 
     @property
     def recall_shifts(self) -> Sequence[float]:
         """By how much each part of the queries shifts the level at the recall."""
-        return () if self.is_bound else self.shifts
+        return () if self.reach in (ABOVE, EXACT) else self.shifts
 
     def level_of(self, levels: Levels) -> float:
         """Return the level that those of its points make."""
@@ -159,7 +156,8 @@ class Standing:
 def single_standing(speed: Speed) -> Standing:
     """Return a point as it stands by itself, at whatever recall it has."""
     one = Standing({0: 1.0}, AT, level=speed.level, spread=speed.spread, runs=len(speed.rates))
-    return replace(one, mark=speed.mark, rounds=speed.round_levels, unchosen=speed.round_levels)
+    levels = speed.round_levels
+    return replace(one, mark=speed.mark, rounds=levels, unchosen=levels, build=speed.build)
 
 
 def find_standing(
@@ -187,6 +185,7 @@ def find_standing(
         spread=math.fsum(weight**2 * speed.spread for speed, weight in weighted),
         runs=min(len(speed.rates) for speed, _ in weighted),
         own_recall=speeds[nearest].recall,
+        build=speeds[nearest].build,
         sampling=-place.slope * efforts,
         shifts=_part_shifts(weighted, place.slope),
         choices=1 + sum(levels[i] >= levels[nearest] - slack[i] for i in rivals),
