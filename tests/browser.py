@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from html.parser import HTMLParser
 from pathlib import Path
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -123,3 +124,31 @@ class Browser:
             self.errors.append(json.dumps(parameters["entry"]))
         if event.get("method") == "Runtime.consoleAPICalled" and parameters["type"] in ("error", "assert"):
             self.errors.append(json.dumps(parameters["args"]))
+
+
+class Page(HTMLParser):
+    """The tags, links, identifiers, scripts' data and texts of a page."""
+
+    def __init__(self, source: Path | str) -> None:
+        super().__init__()
+        self.tags, self.references, self.ids, self.data, self.text = [], [], [], "", ""
+        self.inside = (None, None)
+        self.feed(source.read_text(encoding="utf-8") if isinstance(source, Path) else source)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.inside = (tag, dict(attrs).get("id"))
+        for name, value in attrs:
+            if name in ("href", "src", "srcset", "action", "data", "poster"):
+                self.references.append(value)
+            if name == "id":
+                self.ids.append(value)
+
+    def handle_data(self, data):
+        if self.inside == ("script", "data"):
+            self.data += data
+        else:
+            self.text += data
+
+    def handle_endtag(self, tag):
+        self.inside = (None, None)

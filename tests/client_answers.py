@@ -1,5 +1,6 @@
 """What clients measure, for tests: made by hand, and read."""
 
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -19,3 +20,12 @@ def made_answers(
 def ids_of(given: Any) -> dict[int, list[int]]:
     """The ids of a client's sample of answers, by the numbers of the queries."""
     return dict(zip(given.sampled.tolist(), given.ids.tolist(), strict=True))
+
+
+def by_clients(algorithm: Any, queries: Any, count: int = 10, clients: int = 3) -> tuple[Any, Any]:
+    """Have the queries answered by clients; return the ids by query, and what the clients tell."""
+    with closing(algorithm.open_clients(queries, count, clients)) as opened:
+        opened.prepare([np.arange(i, len(queries), clients) for i in range(clients)])
+        opened.run()
+        found = {number: ids for run in opened.answers() for number, ids in ids_of(run).items()}
+        return [found[number] for number in range(len(queries))], opened.facts()

@@ -15,12 +15,12 @@ from ann_benchmarks.load import warmup
 
 from .docker_engine import base_image, builder_turn, engine, plugins, tiny_image  # noqa: F401
 from .kill_commands import make_workplace
-from .older_server import older_installations  # noqa: F401
 from .plotting_data import trust
 from .postgres_fixtures import (  # noqa: F401
     made_server,
     members_are_forks,
     new_folder,
+    older_installations,
     own_database,
     plugin_server,
     server,
@@ -159,6 +159,12 @@ class Workspace:
         return sorted(
             str(path.relative_to("results")) for path in Path("results").rglob("*") if path.is_file()
         )
+
+
+@pytest.fixture
+def empty_folder(tmp_path, monkeypatch):
+    """An empty folder as the current one."""
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture

@@ -19,9 +19,12 @@ import pytest
 from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.clients import group
 from ann_benchmarks.algorithms.postgres.module import PostgresANN
-from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.algorithms.postgres.servers import Server, releases
+from ann_benchmarks.algorithms.postgres.servers.archive import unpack
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
+from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.installing.local import get_wheel
 
 from .programs import made_once, temporary_folder
 
@@ -180,3 +183,19 @@ def measured_recall(
 def planned(algorithm: PostgresANN, query: np.ndarray, count: int) -> dict[str, Any]:
     """Return the plan of a session's query."""
     return algorithm._session_for(query, count).plan(algorithm.column.literal(query))
+
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "ann-benchmarks/pgvector"
+
+
+@pytest.fixture(scope="session")
+def older_installations() -> Iterator[tuple[Path, Path]]:
+    """PostgreSQL 18.4 and 16, without contrib modules; skips where the wheel cannot be had."""
+    try:
+        wheel = get_wheel(releases.WHEELS["0.8.5"], CACHE, "skipped")
+    except UserError as error:
+        pytest.skip(str(error))
+    with temporary_folder() as folder:
+        unpack(wheel, folder, releases.is_of_server)
+        newer, older = releases.installations(folder)
+        yield newer, older

@@ -24,8 +24,10 @@ import psutil
 import pytest
 import yaml
 
+from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.common import command
 from ann_benchmarks.common.cli import run_command
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.layout import COMMANDS
 from ann_benchmarks.run import process
 
@@ -44,6 +46,14 @@ def run_program(name: str, *arguments: object, **options: Any) -> "subprocess.Co
     )
     done.stderr = without_others(done.stderr)
     return done
+
+
+@contextmanager
+def one_line(message: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Expect an error whose message matches and is one line."""
+    with pytest.raises(kinds or (UserError, PostgresError), match=message) as caught:
+        yield
+    assert "\n" not in str(caught.value)
 
 
 def without_others(said: Any) -> Any:

@@ -33,9 +33,9 @@ from ann_benchmarks.submission.manifest import read_manifest
 from ann_benchmarks.submission.private import Private
 
 from .plotting_data import make_result, make_truth, trust
+from .programs import ROOT
 from .report_data import make_writes
 
-ROOT = Path(__file__).parents[1]
 OUT = Path("out")
 FACTS = [
     OwnFact(HOST, "quokka7"),

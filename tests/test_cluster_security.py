@@ -17,9 +17,8 @@ import pytest
 
 from ann_benchmarks.common import dask_cluster
 from ann_benchmarks.common.dask_cluster import check_scheduler, connected
-from ann_benchmarks.common.errors import UserError
 
-from .programs import ROOT, run_program, temporary_folder
+from .programs import ROOT, one_line, run_program, temporary_folder
 
 PAGE = (ROOT / "docs/datasets.md").read_text().partition("### On a Dask cluster")[2]
 ADDRESS = re.compile(r"Scheduler at: *(tls://127\.0\.0\.1:\d+)")
@@ -124,11 +123,10 @@ def test_who_has_no_certificate_gets_a_line(
     }
     with (
         dask.config.set(configured),
-        pytest.raises(UserError, match=f"^{problem}.*$") as error,
+        one_line(f"^{problem}.*$"),
         connected(scheduler.replace("tls", scheme)),
     ):
         pass
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(

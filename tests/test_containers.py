@@ -24,7 +24,6 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.commands.run import main
-from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.results.file import damage, iter_result_paths
 from ann_benchmarks.run import checks
@@ -524,26 +523,6 @@ def test_an_image_that_is_not_there_and_a_tag_of_one_that_is(docked):
     assert by_tag.returncode == 0 and "1 point finished before" in by_tag.stdout, by_tag.stderr
     by_name = docked.run("--docker-tag", docked.image)
     assert by_name.returncode == 0 and "1 point finished before" in by_name.stdout, by_name.stderr
-
-
-def test_options_of_containers_are_checked(docked):
-    docked.add_plugin("quick", ANSWER)
-    for arguments, words in {
-        ("--local", "--docker-tag", f"{docked.image}:other"): ("tag", "--local"),
-        ("--algorithm", "quick:"): ("tag", "quick:"),
-        ("--algorithm", "quick:a b"): ("tag", "a b"),
-        ("--docker-tag", "ann-benchmarks-none:other"): ("ann-benchmarks-none",),
-        ("--memory", "1000000g"): ("more than this machine",),
-        ("--memory", "5m"): ("6 MB",),
-        ("--cpuset", "4000"): ("CPU 4000",),
-        ("--parallelism", str(usable_cores() + 1)): ("--parallelism", "no core free"),
-        ("--cpuset", "3-1"): (),
-    }.items():
-        with pytest.raises(UserError if words else SystemExit) as caught:
-            main(docked.command(*arguments)[2:])
-        text = str(caught.value)
-        assert "\n" not in text and all(word in text for word in words or ["2"]), (arguments, text)
-    assert docked.results() == [] and docked.containers() == []
 
 
 def test_an_image_that_needs_root_has_it_inside_alone(docked):

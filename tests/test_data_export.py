@@ -12,8 +12,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.results.export import export_results
 
 from .plotting_data import make_result, make_truth
-
-ROOT = Path(__file__).parent.parent
+from .programs import ROOT
 
 
 @pytest.fixture

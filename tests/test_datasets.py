@@ -22,13 +22,9 @@ from ann_benchmarks.data.datasets.registry import find_entry
 from ann_benchmarks.distance import candidate_distances
 from ann_benchmarks.results.file import truth_mark
 
-ROOT = Path(__file__).resolve().parent.parent
+pytestmark = pytest.mark.usefixtures("empty_folder")
+
 DISTANCES = np.linalg.norm(np.arange(15.0).reshape(5, 3) - 1, axis=1)  # of the rows of write_small
-
-
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def write_small(name: str = "small", **changes) -> Path:
@@ -98,13 +94,6 @@ def test_sparse_rows_become_sets() -> None:
     assert dimension == 10
     assert [row.tolist() for row in dataset.train()] == [[1, 5], [], [2, 3, 9]]
     assert [row.tolist() for row in dataset.test()] == [[4], []]
-
-
-def test_too_few_true_neighbours_are_counted() -> None:
-    write_small()
-    dataset, _ = get_dataset("small")
-    with pytest.raises(UserError, match=r"has 5 true neighbours a query, fewer than 6; use --count 5"):
-        dataset.true_distances(6)
 
 
 # ---- queries as values

@@ -14,9 +14,8 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.layout import COMMANDS
 
-from .programs import call_program
+from .programs import ROOT, call_program
 
-ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "docs/examples/README.md",
          ROOT / "reference/README.md"]  # fmt: skip
 SCRIPTS = sorted(path.name for path in ROOT.glob("*.py"))

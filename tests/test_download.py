@@ -19,11 +19,10 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.download import DownloadRequest, fetch, fetching, has_record, record, verify
 
 from .file_server import FileServer, Request
-from .programs import until
+from .programs import ROOT, until
 
 pytestmark = pytest.mark.thorough
 
-ROOT = Path(__file__).parent.parent
 SEGMENT = 2**16
 SIZE = 1_000_003  # 16 segments, the last one short
 BODY = random.Random(1).randbytes(SIZE)

@@ -39,7 +39,6 @@ def test_loaded_rows_are_the_rows(
         connection.execute(f"CREATE TABLE loaded (id int4, embedding {column.declared})")
         copy_vectors(connection, "loaded", train, column)
     rows = connection.execute("SELECT id, embedding::text FROM loaded ORDER BY id").fetchall()
-    connection.execute("DROP TABLE loaded")
     assert [row[0] for row in rows] == list(range(1000))
     loaded = np.array([row[1].strip("[]").split(",") for row in rows], dtype=np.float32)
     np.testing.assert_array_equal(loaded, train.astype(column.element).astype(np.float32))
@@ -51,7 +50,6 @@ def test_a_block_boundary_loses_no_row(connection: psycopg.Connection):
         connection.execute("CREATE TABLE loaded (id int4, embedding vector(4))")
         copy_vectors(connection, "loaded", np.ones((rows, 4), dtype=np.float32), VectorColumn(4))
     found = connection.execute("SELECT count(DISTINCT id), min(id), max(id) FROM loaded").fetchone()
-    connection.execute("DROP TABLE loaded")
     assert found == (rows, 0, rows - 1)
 
 
@@ -102,7 +100,6 @@ def test_a_notice_does_not_end_the_load(connection: psycopg.Connection):
         connection.execute("CREATE TABLE loaded (id int4, embedding vector(96))")
         copy_vectors(connection, "loaded", np.ones((30_000, 96), dtype=np.float32), VectorColumn(96))
     assert connection.execute("SELECT count(*) FROM loaded").fetchone() == (30_000,)
-    connection.execute("DROP TABLE loaded")
 
 
 def test_parameter_and_literal_agree(connection: psycopg.Connection):

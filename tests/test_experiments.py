@@ -33,11 +33,10 @@ from ann_benchmarks.statistics.contests import FEWEST_ROUNDS
 from ann_benchmarks.submission.manifest import read_manifest
 from tiers.parse import parse_tiers
 
-from .hostile_yaml import EXPERIMENT
-from .programs import call_program
+from .programs import ROOT, call_program
 from .report_data import make_rate
+from .test_hostile_yaml import EXPERIMENT
 
-ROOT = Path(__file__).parent.parent
 SHIPPED = sorted(FOLDER.glob("*.yml"))
 SMALL = """\
 title: A small one

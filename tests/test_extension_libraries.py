@@ -4,14 +4,11 @@ It is a copy of pgvector's library with other names of its settings, so that it 
 """
 
 import json
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from ann_benchmarks.algorithms.postgres import servers
@@ -20,10 +17,10 @@ from ann_benchmarks.algorithms.postgres.forms import vector_form
 from ann_benchmarks.algorithms.postgres.module import Index, PostgresANN
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
-from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.session.statement import load_libraries
 
-from .postgres_fixtures import SMALL, clustered, copied, fitted
+from .client_answers import by_clients
+from .postgres_fixtures import clustered, fitted, started
 from .vchord_archives import copied_installation
 
 pytestmark = [
@@ -50,10 +47,7 @@ class Twin(PostgresANN):
         self.set_query_settings({f"twin.{name}": ef_search})
 
 
-@pytest.fixture(scope="module")
-def twin_server(made_server: Path) -> Iterator[Server]:
-    folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
-    folder.chmod(0o755)
+def install_twin(folder: Path) -> Path:
     installation = Installation(copied_installation(folder))
     library = (installation.libraries / "vector.so").read_bytes()
     renamed = library.replace(b"\0hnsw.", b"\0twin.").replace(b"\0ivfflat.", b"\0twinflt.")
@@ -63,11 +57,13 @@ def twin_server(made_server: Path) -> Iterator[Server]:
     (extensions / "twin.control").write_text(
         "default_version = '1.2'\nmodule_pathname = '$libdir/twin-1.2'\nrequires = 'vector'\n"
     )
-    server = LocalServer(installation.folder / "bin", copied(made_server, folder / "server"))
-    server.start(SMALL)
-    yield server
-    server.stop()
-    shutil.rmtree(folder)
+    return installation.folder
+
+
+@pytest.fixture(scope="module")
+def twin_server(made_server: Path) -> Iterator[Server]:
+    with started(made_server, install_twin) as server:
+        yield server
 
 
 @pytest.fixture
@@ -89,10 +85,7 @@ def test_every_session_has_the_settings_of_the_extensions_library(server: Server
         settings = json.loads(algorithm.get_additional()["settings"])
         assert (settings["twin.ef_search"], settings["twin.scan_mem_multiplier"]) == ("37", "3")
         assert "shared_preload_libraries" not in settings
-        with closing(algorithm.open_clients(TRAIN[:9], 3, 2)) as clients:
-            clients.prepare([np.arange(9)] * 2)
-            clients.run()
-            assert [len(run.sent) for run in clients.answers()] == [9, 9]
+        assert len(by_clients(algorithm, TRAIN[:9], 3, 2)[0]) == 9
         algorithm.set_query_arguments(37, "no_such")
         with pytest.raises(PostgresError, match=r"twin\.no_such"):
             algorithm.query(TRAIN[0], 3)

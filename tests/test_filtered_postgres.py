@@ -21,7 +21,7 @@ from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.algorithms.vchordg.module import VectorChordGraph
 from ann_benchmarks.data.filters import Filter, FilteredVector, Predicate, RowAttribute, RowAttributes
 
-from .client_answers import ids_of
+from .client_answers import by_clients
 from .filtered_rows import QUERIES, ROWS, TEXTS, TRAIN, K, attributes, filtered, one, passes, truth
 
 pytestmark = pytest.mark.thorough
@@ -77,13 +77,8 @@ def test_all_ways_to_ask_give_the_same(exact: PGVectorExact):
     assert exact.time_queries(queries, K)[1] == true
     exact.batch_query(queries, K)
     assert exact.get_batch_results() == true
-    clients = exact.open_clients(queries, K, 4)
-    clients.prepare([np.arange(i, len(queries), 4) for i in range(4)])
-    clients.run()
-    found: dict[int, list[int]] = {}
-    for run in clients.answers():
-        found |= {number: [row for row in ids if row >= 0] for number, ids in ids_of(run).items()}
-    assert [found[number] for number in range(len(queries))] == true
+    found, _ = by_clients(exact, queries, K, 4)
+    assert [[row for row in ids if row >= 0] for ids in found] == true
     plans = json.loads(exact.get_additional()["plans"])
     assert sum(plans.values()) == pytest.approx(1, abs=0.01) and all(": Sort over " in plan for plan in plans)
 

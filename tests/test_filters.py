@@ -24,15 +24,12 @@ from ann_benchmarks.data.vectors.rows import ArrayRows
 
 from .programs import call_program
 
+pytestmark = pytest.mark.usefixtures("empty_folder")
+
 ROWS, QUERIES = 2000, 40
 RNG = np.random.default_rng(1)
 VECTORS = RNG.standard_normal((ROWS, 8)).astype(np.float32)
 TEST = RNG.standard_normal((QUERIES, 8)).astype(np.float32)
-
-
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture

@@ -26,11 +26,10 @@ from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 
 from .postgres_fixtures import clustered
-from .programs import run_program, temporary_folder
+from .programs import ROOT, one_line, run_program, temporary_folder
 
 pytestmark = pytest.mark.thorough
 
-ROOT = Path(__file__).parents[1]
 # All that are parameters, too, and those that are not.
 PARAMETERS = sorted({option.envvar.decode() for option in pq.Conninfo.get_defaults() if option.envvar})
 OTHERS = [
@@ -228,9 +227,8 @@ def test_somebody_elses_server_is_reached_as_libpq_says(server: Server, monkeypa
     with external.connect() as connection:
         assert connection.execute("SHOW statement_timeout").fetchone() == ("77s",)
     monkeypatch.setenv("PGSERVICE", "nonsense")
-    with pytest.raises(PostgresError, match="definition of service") as error:
+    with one_line("definition of service"):
         external.connect()
-    assert "\n" not in str(error.value)
 
 
 def test_the_memory_is_a_size(monkeypatch: pytest.MonkeyPatch):

@@ -1,5 +1,6 @@
 """What ends commands and workers at bad moments: no traceback, the conventional status, nothing left."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -10,13 +11,14 @@ from textwrap import dedent
 
 import pytest
 
+from ann_benchmarks.common.errors import shortage
+
 from .kill_commands import COMMANDS, PROBLEMS, Victim, command_line, environment_of, kill_often
-from .programs import temporary_folder, until, without_others
-from .test_run import SIX_POINTS, SLOW, finished
+from .programs import ROOT, temporary_folder, until, without_others
+from .test_run import HELD, SIX_POINTS, finished
 
 pytestmark = pytest.mark.thorough
 
-ROOT = Path(__file__).parents[1]
 KILLS = "ANN_BENCHMARKS_TEST_KILLS"
 INTERRUPTED_IMPORT = """
 import os, signal, time
@@ -108,7 +110,7 @@ def test_what_ends_programs_in_a_thread_of_a_batch_ends_the_batch(workspace, rai
 
 def test_where_ctrl_c_is_ignored_sigterm_ends_a_run(workspace) -> None:
     """As in the background of a shell: SIGINT does nothing there, and is not spoken of."""
-    workspace.add_plugin("slow", SLOW, SIX_POINTS)
+    workspace.add_plugin("slow", HELD, SIX_POINTS)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         process = workspace.start()
@@ -172,3 +174,89 @@ def test_random_kills(name: str) -> None:
     with temporary_folder() as folder:
         outcome = kill_often(Victim(name, folder / "work"), int(os.environ.get(KILLS, "3")), seed=3)
     assert not any(outcome.counts[problem] for problem in PROBLEMS), outcome.details
+
+
+# Few files and little of anything else: a line says what is short, and what to do.
+
+
+FILES = "error: too many open files: raise the limit (ulimit -n 1024)"
+
+
+@pytest.mark.parametrize("name", ["run.py", "report.py", "create_dataset.py", "clustering"])
+def test_few_files(workplace: Path, name: str) -> None:
+    words = ["bash", "-c", 'ulimit -n 10; exec "$@"', "-", *command_line(name)]
+    done = subprocess.run(
+        words, cwd=workplace, env=environment_of(workplace), capture_output=True, text=True, timeout=60
+    )
+    assert "Traceback" not in done.stderr
+    if done.returncode:
+        assert done.stderr.splitlines() == [FILES]
+    else:
+        assert name != "run.py"  # which starts another process, and pipes to it
+
+
+@pytest.mark.parametrize(
+    "error, text",
+    [
+        (MemoryError(), "out of memory: "),
+        (MemoryError("Unable to allocate 3 GiB"), "out of memory (Unable to allocate 3 GiB): "),
+        (OSError(errno.EMFILE, "Too many open files", "a"), "too many open files (a): raise the limit"),
+        (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "no further process"),
+        (OSError(errno.ENOSPC, "No space left on device"), "the disk is full: "),
+        (RuntimeError("can't start new thread"), "no further process"),
+    ],
+)
+def test_what_is_short(error: Exception, text: str) -> None:
+    found = shortage(error)
+    assert found is not None and found.startswith(text)
+    try:
+        try:
+            raise error
+        except Exception:
+            raise ImportError("numpy cannot be imported") from None
+    except ImportError as outer:
+        assert shortage(outer) == found
+
+
+@pytest.mark.parametrize("error", [ValueError("No space left on device"), FileNotFoundError(2, "x"), None])
+def test_what_is_not(error: Exception | None) -> None:
+    assert shortage(error) is None
+
+
+# Standard streams that are closed, full, or closed early by their reader.
+
+
+FULL = "error: the disk is full: free some space and run again\n"
+
+
+def started(folder: Path, name: str, streams: str, *options: str) -> "subprocess.CompletedProcess[str]":
+    """Start a command with standard streams as a shell is to have them."""
+    words = command_line(name)
+    words = [*words[: 3 if words[1] == "-m" else 2], *options] if options else words
+    return subprocess.run(
+        ["bash", "-c", f'set -o pipefail; "$@" {streams}', "-", *words],
+        cwd=folder, env=environment_of(folder), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["run.py", "plot.py"])
+def test_a_command_without_streams_does_its_work(workplace: Path, name: str) -> None:
+    done = started(workplace, name, "<&- >&- 2>&-")
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("streams", [">&-", "<&- 2>&-", "| true"])
+def test_streams_that_are_closed_or_full(workplace: Path, streams: str) -> None:
+    done = started(workplace, "compare.py", streams)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_run_whose_output_goes_to_a_full_disk_ends(workplace: Path) -> None:
+    done = started(workplace, "run.py", ">/dev/full")
+    assert (done.returncode, done.stderr) == (1, FULL)
+
+
+def test_a_reader_that_goes_early_is_told_nothing(workplace: Path) -> None:
+    done = started(workplace, "run.py", "| head -1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("dataset tiny: ")

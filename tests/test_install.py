@@ -27,12 +27,11 @@ from ann_benchmarks.installing import local
 from ann_benchmarks.installing.main import main
 
 from .file_server import FileServer
-from .programs import run_program, temporary_folder
+from .programs import ROOT, one_line, run_program, temporary_folder
 from .vchord_archives import archive, installation_with_vchord
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="releases are for Linux")
 
-ROOT = Path(__file__).parent.parent
 LIBRARY = "pkglibdir/thing.so"
 CONTROL = "sharedir/extension/thing.control"
 SCRIPT = "sharedir/extension/thing--1.2.0.sql"
@@ -47,21 +46,16 @@ def some_library() -> bytes:
 
 def thing(**changes: bytes | None) -> dict[str, bytes]:
     """The files of a release; a change is one in place of it, or None to leave it out."""
+    control = b"comment = 'a thing'\ndefault_version = '1.2.0'\nmodule_pathname = '$libdir/thing'\n"
     files = {
-        LIBRARY: some_library(),
-        CONTROL: b"comment = 'a thing'\ndefault_version = '1.2.0'\nmodule_pathname = '$libdir/thing'\n",
-        SCRIPT: b"SELECT 1;\n",
-        UPDATE: b"",
+        "library": some_library(),
+        "control": control,
+        "script": b"SELECT 1;\n",
+        "update": b"",
+        **changes,
     }
-    names = {"library": LIBRARY, "control": CONTROL, "script": SCRIPT, "update": UPDATE}
-    files |= {names[key]: content for key, content in changes.items() if content is not None}
-    return {
-        path: content for path, content in files.items() if changes.get(_key(names, path), b"") is not None
-    }
-
-
-def _key(names: dict[str, str], path: str) -> str:
-    return next(key for key, value in names.items() if value == path)
+    paths = {"library": LIBRARY, "control": CONTROL, "script": SCRIPT, "update": UPDATE}
+    return {paths[name]: content for name, content in files.items() if content is not None}
 
 
 def debian(files: dict[str, bytes]) -> dict[str, bytes]:
@@ -312,9 +306,8 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
     tmp_path: Path, installation: Installation, case: str
 ) -> None:
     files, message = REFUSED[case]
-    with pytest.raises(PostgresError, match=re.escape(message)) as raised:
+    with one_line(re.escape(message)):
         install(read_release(packed(tmp_path / "x.zip", files()), "thing"), installation)
-    assert "\n" not in str(raised.value)
     assert contents(installation) == {}
 
 

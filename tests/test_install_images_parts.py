@@ -24,6 +24,8 @@ from ann_benchmarks.installing.context import (
 from ann_benchmarks.installing.images import apt_mirror
 from ann_benchmarks.installing.main import main
 
+from .programs import one_line
+
 
 def refused(*arguments: str) -> str:
     with pytest.raises(UserError) as raised:
@@ -134,12 +136,6 @@ def test_what_each_is_built_with(folder: Path) -> None:
         catalog(folder).specs("a")
 
 
-def test_the_projects_own_plugins() -> None:
-    assert "unknown algorithm 'pgvector_hnws'; did you mean 'pgvector_hnsw'?" in refused(
-        "--algorithm", "pgvector_hnws"
-    )
-
-
 # Arguments
 
 
@@ -195,6 +191,10 @@ def test_build_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         (["--ca-bundle", "absent.pem"], "--ca-bundle: absent.pem cannot be read: No such file"),
         (["--definitions", "absent"], "absent is not one"),
         (["--algorithm", "base:a b"], "'a b' must be a tag of an image"),
+        (
+            ["--algorithm", "pgvector_hnws"],
+            "unknown algorithm 'pgvector_hnws'; did you mean 'pgvector_hnsw'?",
+        ),
     ],
 )
 def test_options_that_are_refused(arguments: list[str], message: str) -> None:
@@ -227,9 +227,8 @@ def test_a_bundle_is_split(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="X: .* holds no certificate"):
             read_certificates(written(tmp_path / "none.pem", text), "X")
     damaged = "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n"
-    with pytest.raises(UserError, match="is damaged") as raised:
+    with one_line("is damaged"):
         read_certificates(written(tmp_path / "bad.pem", damaged), "X")
-    assert "\n" not in str(raised.value)
 
 
 def test_which_bundle() -> None:

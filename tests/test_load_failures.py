@@ -24,11 +24,10 @@ from ann_benchmarks.algorithms.postgres.clients import member, serving
 from ann_benchmarks.algorithms.postgres.clients.work import MemberFailure
 
 from .conftest import make_dataset
-from .programs import temporary_folder
+from .programs import ROOT, temporary_folder
 
 pytestmark = pytest.mark.thorough
 
-ROOT = Path(__file__).parents[1]
 CLIENT, WATCH = "ann_benchmarks_client", "ann_benchmarks_watch"  # that a connection is, in the server's words
 COUNT_OF = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
 KILLED = " ended before it answered.*"

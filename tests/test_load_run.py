@@ -28,7 +28,6 @@ from .programs import call_program, temporary_folder, write_config
 
 pytestmark = pytest.mark.thorough
 
-ROOT = Path(__file__).parents[1]
 CLIENTS = ["--clients", "2"]
 LATENCIES = [f"latency_{name}" for name in ("p50", "p95", "p99", "p999")]
 

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import psutil
@@ -31,9 +30,10 @@ from ann_benchmarks.algorithms.postgres.table.loading import (
 )
 from ann_benchmarks.algorithms.postgres.table.tables import copy_vectors, fingerprint
 
+from .programs import ROOT
+
 pytestmark = pytest.mark.thorough
 
-ROOT = Path(__file__).parent.parent
 TABLE = "ann_benchmarks.items_of_a_test"
 
 

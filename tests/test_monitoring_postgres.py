@@ -285,9 +285,7 @@ def test_a_picture_of_an_hour_and_of_a_container(tmp_path):
 
 
 DISKS = ("nvme0n1", "sda", "sdb", "sdc")
-TOTALS = [
-    f"disk.{disk}.{kind}_bytes" for disk in ("nvme0n1", "sda", "sdb", "sdc") for kind in ("read", "write")
-]
+TOTALS = [f"disk.{disk}.{kind}_bytes" for disk in DISKS for kind in ("read", "write")]
 TOTALS += ["network.sent_bytes", "postgresql.blocks_hit", "postgresql.blocks_read", "postgresql.wal_bytes"]
 
 

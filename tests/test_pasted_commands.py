@@ -42,7 +42,7 @@ NOT_HERE = {
     "--algorithm vchord": "needs VectorChord, which is downloaded",
     "install.py --algorithm": "needs Docker: tests/test_docker_end_to_end.py",
     "tiers sweep": "takes the machine's memory: tests/test_tiers.py",
-    "--workload writes": "has five phases of 5 s or more, on all cores: tests/test_workload_run.py",
+    "--workload writes": "has five phases of 5 s or more, on all cores: tests/test_workload_writing.py",
     "choose my.npy$": "takes longer, and is README's without --mini",
     "db.example.org|me@host": "needs somebody's server",
     "deep10m": "downloads 3.8 GB",

@@ -31,6 +31,7 @@ from ann_benchmarks.results.comparable import comparable, comparisons
 from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.views.chosen import choose_load
 
+from .client_answers import by_clients
 from .filtered_rows import DIMENSION, QUERIES, TRAIN, K, attributes, one
 from .relay import relayed
 from .report_data import make_run
@@ -76,19 +77,6 @@ def fitted(payload="", filtered=False, is_exact=False, **build):
         algorithm.done()
 
 
-def by_clients(algorithm, queries, clients=3):
-    """Have the queries answered by clients; return the ids by query and what is stored."""
-    opened = algorithm.open_clients(queries, K, clients)
-    opened.prepare([np.arange(i, len(queries), clients) for i in range(clients)])
-    opened.run()
-    found = {}
-    for run in opened.answers():
-        found |= {number: ids.tolist() for number, ids in zip(run.sampled.tolist(), run.ids, strict=True)}
-    facts = opened.facts()
-    opened.close()
-    return [found[number] for number in range(len(queries))], facts
-
-
 def test_rows_come_back_whole_in_every_way_to_ask(plugin_server: Server):
     with fitted() as plain:
         wire = bytes_sent(plain, QUERIES, K)
@@ -98,7 +86,7 @@ def test_rows_come_back_whole_in_every_way_to_ask(plugin_server: Server):
             plain.statement(QUERIES[0], K).sql,
         )
         assert sql == f"SELECT id FROM {name} ORDER BY embedding <-> $1 LIMIT {K}"
-        assert "payload_bytes" not in plain.get_additional() and by_clients(plain, QUERIES)[1] == {}
+        assert "payload_bytes" not in plain.get_additional() and by_clients(plain, QUERIES, K)[1] == {}
     for payload, size in BYTES.items():
         with fitted(payload) as algorithm:
             more = bytes_sent(algorithm, QUERIES, K) - wire
@@ -115,7 +103,7 @@ def test_rows_come_back_whole_in_every_way_to_ask(plugin_server: Server):
                 both = [row in found for rows, found in zip(true, ids, strict=True) for row in rows]
                 assert np.mean(both) > 0.5
             assert algorithm.get_additional()["payload_bytes"] == K * size
-            assert by_clients(algorithm, QUERIES) == (ids, {"payload_bytes": K * size})
+            assert by_clients(algorithm, QUERIES, K) == (ids, {"payload_bytes": K * size})
             algorithm.batch_query(QUERIES, K)
             assert algorithm.get_batch_results() == ids
             assert algorithm.get_additional()["payload_bytes"] == K * size

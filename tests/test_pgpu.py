@@ -4,8 +4,6 @@ The stand-in has pgpu's signatures, messages and effects, but its centroids are 
 no GPU: what is tested is the plug-in's side.
 """
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +34,7 @@ from ann_benchmarks.definitions.definition import (
 
 from .pgpu_stand_in import VERSION, calls_of_stand_in, fail, install_stand_in
 from .postgres_fixtures import clustered, copied, fitted, measured_recall
+from .programs import one_line, temporary_folder
 from .vchord_archives import installation_with_vchord
 
 pytestmark = pytest.mark.thorough
@@ -48,16 +47,12 @@ SMALL = {"sampling_factor": 50}  # so that the rows suffice
 @pytest.fixture(scope="module")
 def own_server(made_server: Path) -> Iterator[tuple[Path, Server]]:
     """A server with VectorChord, and the installation that it runs from, to put extensions into."""
-    folder = Path(tempfile.mkdtemp(prefix="ann-pgpu-"))
-    try:
-        folder.chmod(0o755)
+    with temporary_folder() as folder:
         installation = installation_with_vchord("1.1", folder)
         server = LocalServer(installation / "bin", copied(made_server, folder / "server"))
         server.start({"shared_buffers": "64MB"})
         yield installation, server
         server.stop()
-    finally:
-        shutil.rmtree(folder)
 
 
 @pytest.fixture
@@ -246,9 +241,8 @@ def test_what_a_call_by_hand_has_left_is_replaced(newest: Server):
 def test_bad_arguments_are_one_line(newest: Server, arguments: Any, message: str):
     if isinstance(arguments, dict):
         arguments = {"lists": 40, **SMALL, **arguments}
-    with pytest.raises(PostgresError, match=message) as caught, fitted(PGPU("euclidean", arguments), TRAIN):
+    with one_line(message), fitted(PGPU("euclidean", arguments), TRAIN):
         pass
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -265,9 +259,8 @@ def test_a_gpu_that_is_not_there_or_too_small_leaves_nothing_behind(
         before = relations(newest)
     fail(newest, failure)
     algorithm = PGPU("euclidean", SMALL | {"lists": 43})
-    with pytest.raises(PostgresError, match=message) as caught, fitted(algorithm, TRAIN):
+    with one_line(message), fitted(algorithm, TRAIN):
         pass
-    assert "\n" not in str(caught.value)
     assert relations(newest) == before
     fail(newest, "")
     with fitted(algorithm, TRAIN, 43):
@@ -297,9 +290,8 @@ def test_rows_in_an_order_that_the_sample_suffers_from(newest: Server, capsys: p
 
 def test_a_server_without_the_extension(own_server: tuple[Path, Server], newest: Server):
     (Installation(own_server[0]).extensions / "pgpu.control").unlink()
-    with pytest.raises(PostgresError, match="^the server does not have the extension 'pgpu': ") as caught:
+    with one_line("^the server does not have the extension 'pgpu': "):
         PGPU("euclidean", {"lists": 40}).fit(TRAIN)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_version_without_the_function(newest: Server):

@@ -200,6 +200,7 @@ def test_waiting_for_somebody_elses_build_is_no_time_of_ours(plugin_server: Serv
         table = catalog.table_name(fingerprint(TRAIN), "vector")
     build = threading.Thread(target=lambda: rebuilt.append(rebuild(ivfflat(lists=20))))
     rebuilt: list[dict[str, Any]] = []
+    began = time.monotonic()
     with server.connect() as connection, connection.transaction():
         connection.execute(f"LOCK TABLE {table} IN SHARE MODE")
         build.start()
@@ -207,7 +208,7 @@ def test_waiting_for_somebody_elses_build_is_no_time_of_ours(plugin_server: Serv
             time.sleep(0.01)
         time.sleep(1)
     build.join()
-    assert rebuilt[0]["index_build_time"] < 1
+    assert rebuilt[0]["index_build_time"] < time.monotonic() - began - 1
 
 
 def rebuild(algorithm: PostgresANN) -> dict[str, Any]:

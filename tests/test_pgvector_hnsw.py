@@ -3,9 +3,7 @@
 import json
 import os
 import re
-import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -231,15 +229,14 @@ def test_size_estimate_against_what_was_built(rows: int, dimension: int, m: int,
 
 @pytest.mark.thorough
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk takes root")
-def test_a_full_disk_leaves_nothing_half_built(monkeypatch: pytest.MonkeyPatch):
-    folder = Path(tempfile.mkdtemp(prefix="ann-test-"))
-    folder.chmod(0o755)
+def test_a_full_disk_leaves_nothing_half_built(new_folder: Path, monkeypatch: pytest.MonkeyPatch):
+    new_folder.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=160m", "tmpfs", folder], capture_output=True
+        ["mount", "-t", "tmpfs", "-o", "size=160m", "tmpfs", new_folder], capture_output=True
     )
     if mounted.returncode:
         pytest.skip("mounting is not allowed here")
-    server = LocalServer(embedded_installation() / "bin", folder / "server")
+    server = LocalServer(embedded_installation() / "bin", new_folder / "server")
     monkeypatch.setattr(servers, "_current", server)
     # The check before the load would see it coming: here the disk fills while it goes on.
     monkeypatch.setattr(LocalServer, "check_disk", lambda *_: None)
@@ -256,8 +253,7 @@ def test_a_full_disk_leaves_nothing_half_built(monkeypatch: pytest.MonkeyPatch):
             assert tables.fetchone() == (1,)
     finally:
         server.stop()
-        subprocess.run(["umount", folder], check=True)
-        shutil.rmtree(folder)
+        subprocess.run(["umount", new_folder], check=True)
 
 
 def test_a_disk_too_small_is_refused_before_the_load(plugin_server: Server, monkeypatch: pytest.MonkeyPatch):

@@ -15,9 +15,8 @@ from ann_benchmarks.results.file import iter_result_paths, read_result
 from ann_benchmarks.results.runs import load_runs
 
 from .plotting_data import age, dump_json, make_result, make_truth
-from .programs import has_ended, until
+from .programs import ROOT, has_ended, until
 
-ROOT = Path(__file__).parent.parent
 HEAVY = "docker psycopg pyarrow requests sklearn distributed pandas"
 
 

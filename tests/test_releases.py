@@ -2,7 +2,6 @@
 
 import re
 import zipfile
-from pathlib import Path
 
 import h5py
 import pytest
@@ -17,8 +16,6 @@ from ann_benchmarks.installing import local as wheels
 from .programs import call_program, temporary_folder
 
 pytestmark = pytest.mark.thorough
-
-ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture

@@ -1,6 +1,9 @@
 import importlib
 import json
+import os
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 from textwrap import dedent
@@ -13,12 +16,13 @@ from ann_benchmarks.algorithms.base.module import BaseANN
 from ann_benchmarks.common import VERSION
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs.events import Built, Note, PointDone
+from ann_benchmarks.jobs.events import Built, Failure, Located, Note, PointDone
 from ann_benchmarks.jobs.job import Job, JobRequest, Procedure
 from ann_benchmarks.measure.job import carry_out
-from ann_benchmarks.measure.timed import Subject, measure
+from ann_benchmarks.measure.timed import PROGRESS_SECONDS, Subject, measure
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.file import read_result
+from ann_benchmarks.run.execute import WorkerPool
 
 from .conftest import ROOT, make_dataset
 
@@ -162,21 +166,22 @@ def measured(answers, count=3, rows=10):
     return measure(Subject(Plugin(Answers(answers)), [None] * len(answers), count, rows), False)
 
 
-def test_a_repeated_neighbour_is_an_error_that_names_the_query():
-    with pytest.raises(UserError, match="query 1 was answered with neighbour 7 twice"):
-        measured([[1, 2, 3], [7, 2, 7]])
-
-
-@pytest.mark.parametrize("strange", [10, -2])
-def test_a_neighbour_that_does_not_exist_is_an_error(strange):
-    with pytest.raises(UserError, match=f"query 1 was answered with neighbour {strange}, .* 0 to 9"):
-        measured([[1], [strange]])
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ([7, 2, 7], "neighbour 7 twice"),
+        ([10], "neighbour 10, .* 0 to 9"),
+        ([-2], "neighbour -2, .* 0 to 9"),
+        ([1, -1, -1], "-1 more than once"),
+    ],
+)
+def test_an_answer_that_cannot_be_is_an_error_that_names_the_query(answer, said):
+    with pytest.raises(UserError, match=f"query 1 was answered with {said}"):
+        measured([[1, 2, 3], answer])
 
 
 def test_minus_one_means_no_neighbour():
     assert measured([[1, 2, -1], []]).neighbors.tolist() == [[1, 2, -1], [-1, -1, -1]]
-    with pytest.raises(UserError, match="query 1 was answered with -1 more than once"):
-        measured([[1, 2, -1], [1, -1, -1]])
 
 
 def test_an_answer_still_to_be_computed_is_refused():
@@ -304,9 +309,9 @@ def test_progress_is_told_now_and_then():
             time.sleep(0.05)
             return [1]
 
-    told = []
+    told, began = [], time.monotonic()
     measure(Subject(Plugin(Slow()), [None] * 10, 1, 10), False, told.append)
-    assert 2 <= len(told) <= 4 and told[-1] == 10
+    assert 2 <= len(told) <= 2 + (time.monotonic() - began) / PROGRESS_SECONDS and told[-1] == 10
 
 
 def test_the_version_is_that_of_the_project():
@@ -334,3 +339,39 @@ def test_an_exact_search_that_gives_fewer_neighbours_is_an_error(workspace):
     workspace.add_plugin("a", body)
     said = "query 0 was answered with 9 neighbours, but an exact search has 10 here"
     assert said in workspace.run().stderr and not workspace.results()
+
+
+# Processes that say where jobs would run are those that run them, with all the files that they may open.
+
+
+KNOWN = Definition("b", "BruteForceBLAS", "ann_benchmarks.algorithms.bruteforce", "t", [], [[]], False)
+UNKNOWN = Definition("x", "X", "no_such_module", "t", [], [[]], False)
+
+
+def test_the_process_that_was_asked_runs_the_job_or_is_ended():
+    with WorkerPool() as here:
+        assert isinstance(here.locate(KNOWN), Located)
+        (kept,) = here.idle
+        assert isinstance(here.locate(KNOWN), Located) and here.idle == [kept]
+        assert here.take(Job(KNOWN, [[]], "d", 10)) is kept and not here.idle
+        here.idle.append(kept)
+        process = kept.process.pid
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+
+
+def test_a_process_that_could_not_say_is_not_kept():
+    with WorkerPool() as here:
+        assert isinstance(here.locate(UNKNOWN), Failure) and not here.idle
+
+
+def test_a_worker_may_open_as_many_files_as_its_account_may():
+    program = """
+import resource
+from ann_benchmarks.common.host import allow_files
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 2000))
+allow_files()
+print(resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "(2000, 2000)\n"

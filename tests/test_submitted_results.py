@@ -13,9 +13,9 @@ import pytest
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.website.submissions import bundle_folders, create_submissions_site, plain_text
 
+from .browser import Page
 from .bundle_data import copied_bundle, measured, point_files, remake, set_attributes
 from .load_bundles import FILTER, copied_loads
-from .page import Page
 from .programs import call_program
 from .test_website import NASTY, columns
 

@@ -315,18 +315,18 @@ def test_version_2_has_no_group_below_one_with_processes(version_2_double, contr
     assert group.folder.parent.name == "groups"  # the top may have both
 
 
-def test_version_2_without_the_controller_is_refused(version_2_double):
-    for file in version_2_double.parent.rglob("cgroup.controllers"):
-        file.write_text("cpu pids\n")
-    with pytest.raises(UserError, match="no control groups for the disk .*leave that limit out"):
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ("cgroup.controllers", "no control groups for the disk .*leave that limit out"),
+        ("cgroup.subtree_control", "cannot limit the disk by .*no right to write there; "),
+    ],
+)
+def test_version_2_without_a_controller_or_the_right_to_it_is_refused(version_2_double, missing, message):
+    for file in version_2_double.parent.rglob(missing):
+        file.write_text("cpu pids\n") if "controllers" in missing else file.unlink()
+    with pytest.raises(UserError, match=message):
         choose_groups(["io"], "tier", version_2_double)
-
-
-def test_version_2_that_may_not_be_changed_is_refused(version_2_double):
-    for file in version_2_double.parent.rglob("cgroup.subtree_control"):
-        file.unlink()
-    with pytest.raises(UserError, match="cannot limit the memory by .*no right to write there; "):
-        choose_groups(["memory"], "tier", version_2_double)
 
 
 def test_limits_that_the_kernel_does_not_keep_are_an_error(version_2_double, monkeypatch):

@@ -12,6 +12,8 @@ from tiers import parse
 from tiers.parse import check_capacity, memory_note, parse_tiers
 from tiers.tier import Disk, Tier
 
+from .programs import one_line
+
 ROWS, DIMENSION = 2_000_000, 96
 GP3 = Disk("gp3", 3_000, 125_000_000)
 
@@ -115,9 +117,8 @@ def test_the_same_tier_twice_is_one():
     ],
 )
 def test_mistakes_are_one_line_that_names_the_element(text: str, element: str, what: str):
-    with pytest.raises(UserError, match=f"^--tiers: '{element}': .*{what}") as error:
+    with one_line(f"^--tiers: '{element}': .*{what}"):
         parsed(text)
-    assert "\n" not in str(error.value)
 
 
 def memory_of(tiers: list[Tier]) -> list[tuple[Any, Any]]:

@@ -26,9 +26,8 @@ from ann_benchmarks.data.vectors import (
 from ann_benchmarks.data.vectors.parquet import parquet_ids
 from ann_benchmarks.data.vectors.rows import ArrayRows
 
+from .programs import ROOT
 from .vector_files import BYTES, FORMATS, VECTORS, lists, write_npy, write_parquet, write_texmex
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(params=FORMATS)

@@ -13,7 +13,7 @@ from ann_benchmarks.website.build import PageNames, create_website
 from ann_benchmarks.website.columns import natural
 from ann_benchmarks.website.plots import all_plot_variants, escape, windows_data
 
-from .page import Page
+from .browser import Page
 from .plotting_data import make_result, make_truth
 from .website_data import inserting, make_record
 
