@@ -70,7 +70,7 @@ RULES = (
     Rule("comments that are a relative clause", match_lines(RELATIVE), 0, "a sentence"),
     Rule('"is no X" and "is none"', match_lines(NEGATED_NOUN), 2, "what must be true"),
     Rule("functions with more than 7 parameters", find_wide, 0, "a value that holds what belongs together"),
-    Rule("files with more than 300 lines", find_long, 1, "two files that can be read alone"),
+    Rule("files with more than 300 lines", find_long, 0, "two files that can be read alone"),
 )
 
 

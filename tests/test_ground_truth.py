@@ -96,6 +96,16 @@ def test_differences_that_float32_products_cannot_see(metric: str) -> None:
 
 
 @pytest.mark.parametrize("metric", VECTOR_METRICS)
+@pytest.mark.parametrize("offset", [0, 0.5, 1.5, 50])  # rows are moved to the middle if that is far
+def test_near_duplicates_around_any_middle(metric: str, offset: float) -> None:
+    rng = np.random.default_rng(14)
+    train = (offset + rng.standard_normal((40, 32)))[rng.integers(0, 40, 3000)]
+    train = (train + 1e-6 * rng.standard_normal(train.shape)).astype(np.float32)
+    train[::500] = 0
+    assert_exact(metric, train, train[:10], 60)
+
+
+@pytest.mark.parametrize("metric", VECTOR_METRICS)
 @pytest.mark.parametrize("powers", [(-3, 3), (-37, 37), (-42, -40)])
 def test_lengths_from_tiny_to_huge(metric: str, powers: tuple[int, int]) -> None:
     rng = np.random.default_rng(11)

@@ -1,5 +1,6 @@
 """Bounds of distances from float32 matrix products, one class a metric."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,31 +35,71 @@ class DistanceBounds:
     """
 
     query_error: np.ndarray  # float32 (queries,)
+    plain = True  # the metric sees the vectors as they are
+    movable = True  # by any vector
 
     def __init__(self, queries: Array, sample: Array, device: Device) -> None:
-        """Prepare queries (n, dimension) of a device; `sample` is some training rows, for the scale."""
+        """Prepare queries (n, dimension) of a device; `sample` is some training rows, for the scale.
+
+        Vectors are scaled by a power of two, and moved to the queries' middle if it is so far from zero that
+        rounding would do much harm: else copies of rows will do.
+        """
         self.device, self.xp, self.dimension = device, device.arrays, queries.shape[1]
         self.slack = 4 * (self.dimension + 16) * FLOAT32_UNIT
+        some = self.xp.concatenate((self.unit(sample), self.unit(queries[:MIDDLE_SAMPLE])))
+        near = device.get(self.unit(queries[:: max(1, len(queries) // MIDDLE_SAMPLE)]))
+        middle = np.nan_to_num(np.median(near, axis=0))
+        squares = device.get(self.squares(some - device.put(middle)))
+        self.scale = _power_of_two(squares)
+        self.is_moved = self.movable and bool(np.mean(middle @ middle <= squares) < 0.5)
+        middle *= self.is_moved
+        single = middle.astype(np.float32)
+        self.single = device.put(single)
+        # Differences of numbers that float32 holds are off by one rounding only.
+        self.centre = device.put(single.astype(np.float64) if self.is_single(sample) else middle)
         self.weights = device.table(len(queries), self.dimension + 1)
         self.weights[:, self.dimension] = 1
-        self.prepare(queries, sample)
+        moved = self.weights[:, : self.dimension]
+        odd = self.find_odd(queries, self.move(queries, moved), "query {} (from 0)".format)
+        moved[odd] = 0
+        self.error = self.weigh(queries, moved)
+        self.error[device.get(odd)] = np.inf  # float32 cannot tell what is near them: all may be
+        self.query_error = _up(2 * self.error)
         self.factor = device.table(self.weights.shape[1], len(queries))  # such products are fastest
         self.factor[:, : len(queries)] = self.weights.T
 
-    def prepare(self, queries: Array, sample: Array) -> None:
-        """Set weights and query_error."""
+    def weigh(self, queries: Array, moved: Array) -> np.ndarray:
+        """Turn moved queries into weights, in place; return the errors of their scores."""
         raise NotImplementedError
 
-    def rows(self, block: Array, out: Array) -> Array:
-        """Make the product's other factor in `out`; return row_error, float32 (rows,).
+    def terms(self, block: Array, moved: Array, squares: Array) -> tuple[Array, Array]:
+        """Return what a row's score has beside the product, and the error of the score."""
+        raise NotImplementedError
 
-        Raises BadRow for NaN, infinity and values whose squares are too large for float64.
-        """
+    def expected(self, distances: np.ndarray, of: Any) -> np.ndarray:
+        """Return distances of the queries of that index as scores would be without errors."""
         raise NotImplementedError
 
     def limits(self, distances: np.ndarray, of: Any = ...) -> np.ndarray:
-        """Return distances, float64 (queries of that index, ...), as scores in float32, rounded up."""
-        raise NotImplementedError
+        """Return distances, float64 (queries of that index,), as scores in float32, rounded up."""
+        return _up(self.expected(distances, of) + self.error[of])
+
+    def rows(self, block: Array, out: Array, name: Callable[[int], str]) -> Array:
+        """Make the product's other factor in `out`; return row_error, float32 (rows,).
+
+        Rows that float32 cannot score pass. Raises UserError, with the `name` of the row of that number in
+        the block, for NaN, infinity and values whose squares are too large for float64.
+        """
+        moved, last = out[: len(block), : self.dimension], out[: len(block), self.dimension]
+        squares = self.move(block, moved)
+        term, error = self.terms(block, moved, squares)
+        last[:] = term - error
+        odd = self.find_odd(block, squares, name)
+        if len(odd):
+            moved[odd] = 0
+            last[odd] = float(np.finfo(np.float32).min)
+            error[odd] = np.inf
+        return 2 * error
 
     def scores(self, of: slice, rows: Array, out: Array) -> Array:
         """Return scores (rows, queries of that slice), made in `out` unless it is None."""
@@ -68,40 +109,6 @@ class DistanceBounds:
         """Return the squared lengths in float64."""
         vectors = self.xp.asarray(vectors, dtype=self.xp.float64)
         return self.xp.linalg.vecdot(vectors, vectors)
-
-
-class BadRow(Exception):
-    """A vector that has no distances; args[0] is its number in the block."""
-
-
-class _Moved(DistanceBounds):
-    """Vectors moved to the queries' middle, where rounding does least harm, and scaled by a power of two."""
-
-    plain = True  # the metric sees the vectors as they are
-
-    def prepare(self, queries: Array, sample: Array) -> None:
-        get, put = self.device.get, self.device.put
-        near = get(self.unit(queries[:: max(1, len(queries) // MIDDLE_SAMPLE)]))
-        centre = np.nan_to_num(np.median(near, axis=0))
-        single = centre.astype(np.float32)
-        self.single = put(single)
-        # Differences of numbers that float32 holds are off by one rounding only.
-        self.centre = put(single.astype(np.float64) if self.is_single(sample) else centre)
-        some = self.xp.concatenate((self.unit(sample), self.unit(queries[:MIDDLE_SAMPLE])))
-        self.scale = _power_of_two(get(self.squares(some - self.centre)))
-        moved = self.weights[:, : self.dimension]
-        try:
-            self.find_odd(queries, self.move(queries, moved))
-        except BadRow as bad:
-            raise UserError(
-                f"query {bad.args[0]} (from 0) holds NaN, infinity or values too large to square; "
-                "finite numbers were expected: remove or correct it"
-            ) from None
-        self.weigh(queries, moved)
-
-    def weigh(self, queries: Array, moved: Array) -> None:
-        """Turn moved queries into weights, in place, and set query_error."""
-        raise NotImplementedError
 
     def is_single(self, vectors: Array) -> bool:
         """Whether float32 holds all values of this type."""
@@ -113,9 +120,10 @@ class _Moved(DistanceBounds):
 
     def move(self, block: Array, moved: Array) -> Array:
         """Put the moved rows into `moved`; return their squares."""
-        # A power of two near 1 changes no digits, and loses none near zero that UNDERFLOW does not cover.
-        is_mild = 2.0**-40 <= self.scale <= 2.0**40
-        if self.plain and is_mild and self.is_single(block):
+        if not self.is_moved and self.scale == 1:
+            moved[:] = block if self.plain else self.unit(block)
+        elif self.plain and self.is_single(block) and 2.0**-40 <= self.scale <= 2.0**40:
+            # Such powers of two change no digits, and lose none near zero that UNDERFLOW does not cover.
             self.xp.subtract(block, self.single, out=moved)
             if self.scale != 1:
                 moved *= self.scale
@@ -123,46 +131,27 @@ class _Moved(DistanceBounds):
             moved[:] = (self.unit(block) - self.centre) * self.scale
         return self.xp.linalg.vecdot(moved, moved)
 
-    def terms(self, block: Array, moved: Array, squares: Array) -> tuple[Array, Array]:
-        """Return what a row's score has beside the product, and the error of the score."""
-        raise NotImplementedError
-
-    def find_odd(self, block: Array, squares: Array) -> Array:
-        """Return the numbers of vectors that float32 cannot score; BadRow names one without distances."""
+    def find_odd(self, block: Array, squares: Array, name: Callable[[int], str]) -> Array:
+        """Return the numbers of vectors that float32 cannot score; refuse those without distances."""
         odd = self.xp.where(~(squares < LONGEST**2))[0]
         if len(odd) and (bad := ~self.xp.isfinite(self.squares(block[odd]))).any():
-            raise BadRow(int(odd[bad][0]))
+            raise UserError(
+                f"{name(int(odd[bad][0]))} holds NaN, infinity or values too large to square; finite numbers"
+                " were expected: remove or correct it"
+            )
         return odd
 
-    def rows(self, block: Array, out: Array) -> Array:
-        """Let rows pass that float32 cannot score; refuse those that have no distance."""
-        moved, last = out[: len(block), : self.dimension], out[: len(block), self.dimension]
-        squares = self.move(block, moved)
-        term, error = self.terms(block, moved, squares)
-        last[:] = term - error
-        odd = self.find_odd(block, squares)
-        if len(odd):
-            moved[odd] = 0
-            last[odd] = float(np.finfo(np.float32).min)
-            error[odd] = np.inf
-        return 2 * error
 
-
-class _Euclidean(_Moved):
+class _Euclidean(DistanceBounds):
     """|x|^2 - 2 q.x, which is the squared distance less |q|^2."""
 
     noise = 0.0  # a dimension: the error of the float64 formula where it is not relative to the distance
 
-    def weigh(self, queries: Array, moved: Array) -> None:
-        squares = self.squares(moved)
-        odd = ~(squares < LONGEST**2)  # float32 cannot tell what is near them: all may be
-        moved[odd], squares[odd] = 0, 0
+    def weigh(self, queries: Array, moved: Array) -> np.ndarray:
+        self.lengths = self.device.get(self.squares(moved) + self.extra(queries))
         moved *= -2
-        self.lengths = self.device.get(squares + self.extra(queries))
         noise = self.noise * (self.dimension + 16) * self.scale**2
-        self.error = self.slack * self.lengths + noise + self.dimension * UNDERFLOW
-        self.error[self.device.get(odd)] = np.inf
-        self.query_error = _up(2 * self.error)
+        return self.slack * self.lengths + noise + self.dimension * UNDERFLOW
 
     def extra(self, vectors: Array) -> Any:
         """Return what the metric adds to the squares."""
@@ -172,12 +161,8 @@ class _Euclidean(_Moved):
         squares += self.extra(block)
         return squares, self.slack * squares
 
-    def limits(self, distances: np.ndarray, of: Any = ...) -> np.ndarray:
-        return _up(self.squared(distances) + _broadcast(distances, (self.error - self.lengths)[of]))
-
-    def squared(self, distances: np.ndarray) -> np.ndarray:
-        """Return the squared distances of moved vectors from those of the metric."""
-        return (distances * self.scale) ** 2
+    def expected(self, distances: np.ndarray, of: Any) -> np.ndarray:
+        return (distances * self.scale) ** 2 - self.lengths[of]
 
 
 class _Angular(_Euclidean):
@@ -202,14 +187,14 @@ class _Angular(_Euclidean):
         lengths[lengths == 0] = 1
         return vectors / lengths[:, None]
 
-    def squared(self, distances: np.ndarray) -> np.ndarray:
-        return 2 * distances * self.scale**2
+    def expected(self, distances: np.ndarray, of: Any) -> np.ndarray:
+        return 2 * distances * self.scale**2 - self.lengths[of]
 
 
-class _InnerProduct(_Moved):
+class _InnerProduct(DistanceBounds):
     """-q.x for unit queries: neither a query's length nor the origin changes the order of its answers."""
 
-    def weigh(self, queries: Array, moved: Array) -> None:
+    def weigh(self, queries: Array, moved: Array) -> np.ndarray:
         lengths = self.xp.sqrt(self.squares(queries))
         lengths[lengths == 0] = 1
         directed = queries / lengths[:, None]
@@ -217,27 +202,22 @@ class _InnerProduct(_Moved):
         self.lengths, self.shift = map(self.device.get, (lengths, directed @ self.centre))
         # The float64 formula's error is relative to the lengths before the move.
         far = self.scale * np.sqrt(float(self.centre @ self.centre))
-        self.error = 16 * (self.dimension + 16) * FLOAT64_UNIT * far + self.dimension * UNDERFLOW
-        self.query_error = _up(np.full(len(queries), 2 * self.error))
+        error = 16 * (self.dimension + 16) * FLOAT64_UNIT * far + self.dimension * UNDERFLOW
+        return np.full(len(queries), error)
 
     def terms(self, block: Array, moved: Array, squares: Array) -> tuple[Array, Array]:
         return 0, self.slack * self.xp.sqrt(squares)
 
-    def limits(self, distances: np.ndarray, of: Any = ...) -> np.ndarray:
-        unit = distances / _broadcast(distances, self.lengths[of]) + _broadcast(distances, self.shift[of])
-        return _up(self.scale * unit + self.error)
+    def expected(self, distances: np.ndarray, of: Any) -> np.ndarray:
+        return self.scale * (distances / self.lengths[of] + self.shift[of])
 
 
-class _Manhattan(_Moved):
+class _Manhattan(DistanceBounds):
     """The sum of |x - q|, a query at a time: there is no product. Nothing cancels out in a sum of sizes."""
 
-    def weigh(self, queries: Array, moved: Array) -> None:
-        odd = ~(self.squares(moved) < LONGEST**2)  # the bound of _Euclidean
-        moved[odd] = 0
-        self.error = self.slack * np.abs(moved).sum(axis=1, dtype=np.float64) + self.dimension * UNDERFLOW
-        self.error[odd] = np.inf
-        self.query_error = _up(2 * self.error)
+    def weigh(self, queries: Array, moved: Array) -> np.ndarray:
         self.ones = np.ones(self.dimension, np.float32)
+        return self.slack * np.abs(moved).sum(axis=1, dtype=np.float64) + self.dimension * UNDERFLOW
 
     def terms(self, block: Array, moved: Array, squares: Array) -> tuple[Array, Array]:
         return 0, np.float32(self.slack) * np.abs(moved).sum(axis=1)
@@ -251,44 +231,43 @@ class _Manhattan(_Moved):
         out += rows[:, -1:]
         return out
 
-    def limits(self, distances: np.ndarray, of: Any = ...) -> np.ndarray:
-        return _up(distances * self.scale + _broadcast(distances, self.error[of]))
+    def expected(self, distances: np.ndarray, of: Any) -> np.ndarray:
+        return distances * self.scale
 
 
-class _Hamming(DistanceBounds):
-    """Differing bits less those of the query: whole numbers, exact in float32."""
+class _Hamming(_Euclidean):
+    """The squared euclidean distance of bits: whole numbers, exact in float32 unless they are moved."""
 
-    weight, off = -2, 0.5
+    plain = movable = False
 
-    def prepare(self, queries: Array, sample: Array) -> None:
-        self.weights[:, : self.dimension] = queries != 0
-        self.ones = self.device.get((queries != 0).sum(1))
-        self.weights[:, : self.dimension] *= self.weight
-        self.query_error = np.full(len(queries), self.off, np.float32)
+    def unit(self, vectors: Array) -> Array:
+        return self.xp.asarray(vectors != 0, dtype=self.xp.float32)
 
-    def rows(self, block: Array, out: Array) -> Array:
-        bits, out = block != 0, out[: len(block)]
-        out[:, : self.dimension] = bits
-        out[:, self.dimension] = bits.sum(1)
-        return self.xp.zeros_like(out[:, 0])
+    def weigh(self, queries: Array, moved: Array) -> np.ndarray:
+        return np.full_like(super().weigh(queries, moved), 0.25)
 
-    def limits(self, distances: np.ndarray, of: Any = ...) -> np.ndarray:
-        return _up(distances * self.dimension - _broadcast(distances, self.ones[of]) + 0.25)
+    def terms(self, block: Array, moved: Array, squares: Array) -> tuple[Array, Array]:
+        return squares, self.xp.zeros_like(squares)
+
+    def expected(self, distances: np.ndarray, of: Any) -> np.ndarray:
+        return distances * self.dimension - self.lengths[of]
 
 
 class _Jaccard(_Hamming):
     """The distance itself between rows of bits; only the division is rounded."""
 
-    weight, off = 1, 16 * FLOAT32_UNIT
+    def weigh(self, queries: Array, moved: Array) -> np.ndarray:
+        self.ones = moved.sum(axis=1)
+        return np.full(len(queries), 8 * FLOAT32_UNIT)
 
     def scores(self, of: slice, rows: Array, out: Array) -> Array:
         shared = np.matmul(rows[:, :-1], self.factor[:-1, of], out=out)
-        union = self.ones[of].astype(np.float32) + rows[:, -1:] - shared
+        union = self.ones[of] + rows[:, -1:] - shared
         np.divide(shared, np.maximum(union, 1, out=union), out=shared)
         return np.subtract(1, shared, out=shared)
 
-    def limits(self, distances: np.ndarray, of: Any = ...) -> np.ndarray:
-        return _up(distances + 8 * FLOAT32_UNIT)
+    def expected(self, distances: np.ndarray, of: Any) -> np.ndarray:
+        return distances
 
 
 _CLASSES: dict[str, type[DistanceBounds]] = {
@@ -314,11 +293,6 @@ def _power_of_two(squares: np.ndarray) -> float:
     lengths = lengths[np.isfinite(lengths) & (lengths > 0)]
     exponent = -np.round(np.log2(np.median(lengths))) if len(lengths) else 0
     return float(2.0 ** np.clip(exponent, -400, 400)) if abs(exponent) > 20 else 1.0
-
-
-def _broadcast(numbers: np.ndarray, of_queries: np.ndarray) -> np.ndarray:
-    """Shape one number a query so that it broadcasts against `numbers`."""
-    return of_queries.reshape((-1,) + (1,) * (numbers.ndim - 1))
 
 
 def _up(numbers: np.ndarray) -> np.ndarray:

@@ -39,7 +39,7 @@ class Device:
     kept_bytes = 0  # of a span's rows at most
     sort: Any = staticmethod(np.sort)
 
-    def __init__(self, rows: int = 1024, values: int = 2**19, queries: int = 1024, chunk: int = 16) -> None:
+    def __init__(self, rows: int = 1024, values: int = 2**19, queries: int = 1024, chunk: int = 8) -> None:
         """Take the most rows and numbers of a block, queries of a group, and rows compared at once."""
         self.block_rows, self.block_values, self.group_queries, self.chunk = rows, values, queries, chunk
 

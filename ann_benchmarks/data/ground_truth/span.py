@@ -11,7 +11,7 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError
 
 from ..vectors.rows import Rows
-from .bounds import BadRow, DistanceBounds, bounds_for
+from .bounds import DistanceBounds, bounds_for
 from .devices import HOST, OUT_OF_MEMORY, SEARCH_DEVICE, Array, Memory
 from .exact import exact_distances, nearest
 
@@ -146,14 +146,12 @@ class _Search:
             memory["factors"] = device.table(self.block, self.bounds.dimension + 1)
         table = memory["factors"]
         block = device.put(rows, None if self.kept is None else self.kept[start : start + len(rows)])
-        try:
-            error = self.bounds.rows(block if count == len(rows) else block[device.put(left)], table)
-        except BadRow as bad:
-            row = self.train.row_name(self.span.start + start + int(left[bad.args[0]]))
-            raise UserError(
-                f"{row} holds NaN, infinity or values too large to square; finite numbers were expected:"
-                " remove or correct it"
-            ) from None
+        block = block if count == len(rows) else block[device.put(left)]
+
+        def name(number: int) -> str:
+            return self.train.row_name(self.span.start + start + int(left[number]))
+
+        error = self.bounds.rows(block, table, name)
         end = -(-count // device.chunk) * device.chunk
         table[count:end] = 0
         return table[:end], error, device.put((start + left).astype(np.int32))
