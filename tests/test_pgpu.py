@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from ann_benchmarks.algorithms.clustering.settings import Clustering
-from ann_benchmarks.algorithms.pgpu.centroids import stated_times
-from ann_benchmarks.algorithms.pgpu.module import PGPU
+from ann_benchmarks.algorithms.pgpu.module import PGPU, stated_times
 from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.catalog import side_table
 from ann_benchmarks.algorithms.postgres.errors import PostgresError

@@ -14,8 +14,7 @@ from ann_benchmarks.pricing.costs import CostRequest, ServiceTarget, cost_reques
 from ann_benchmarks.pricing.prices import GB, Capacity, read_prices
 from ann_benchmarks.pricing.servers import STORAGE_MARGIN, needed_capacity
 from ann_benchmarks.statistics.judging import Judgement
-from ann_benchmarks.views.cost_table import cost_data
-from ann_benchmarks.views.costs import cost_answers
+from ann_benchmarks.views.costs import cost_answers, cost_data
 
 from .report_data import make_run
 

@@ -28,8 +28,8 @@ from ann_benchmarks.reporting.document import (
 )
 from ann_benchmarks.reporting.facts import describe_period, tabulate_facts
 from ann_benchmarks.reporting.kinds import make
+from ann_benchmarks.reporting.pictures import latency_results
 from ann_benchmarks.reporting.report import MARK_FILE, write_report
-from ann_benchmarks.reporting.speeds import latency_results
 from ann_benchmarks.results.warnings import warnings_of
 from ann_benchmarks.views.workloads import write_chart
 

@@ -55,8 +55,7 @@ from ann_benchmarks.run.containers.engine import OTHER_WAY, connect
 from ann_benchmarks.run.execute import Executor, WorkerPool
 from ann_benchmarks.run.plan import Plan, forecast, make_plan
 from ann_benchmarks.run.request import Request, read_request, take_url
-from ann_benchmarks.run.whereabouts import Locator
-from ann_benchmarks.run.worker import JobOutcome, Simulation
+from ann_benchmarks.run.worker import JobOutcome, Locator, Simulation
 from tiers.options import finalists, finals, is_optional, possible_conditions, requested_simulation
 
 

@@ -115,8 +115,8 @@ def open_loop(
         )
     of_all = np.concatenate(counted)
     served = np.concatenate([a.answered - a.sent for a in sent])[of_all]
-    late = np.concatenate([_lateness(a, due_of) for a, due_of in of_sent])[of_all]
-    found_none_free = np.concatenate([_free_since(a) > due_of for a, due_of in of_sent])[of_all]
+    late = np.concatenate([lateness(a, due_of) for a, due_of in of_sent])[of_all]
+    found_none_free = np.concatenate([free_since(a) > due_of for a, due_of in of_sent])[of_all]
     end = max(max(float(a.answered[-1]) for a in sent), start + float(due[-1]))
     answered = sum(int(np.count_nonzero(a.answered >= begin)) for a in sent)
     stored = _client_facts(sent, facts, end - start) | {
@@ -155,12 +155,12 @@ def active_span(answers: Sequence[Answers]) -> tuple[float, float]:
     return max(a.sent[0] for a in answers), min(a.answered[-1] for a in answers)
 
 
-def _lateness(answers: Answers, due: np.ndarray) -> np.ndarray:
+def lateness(answers: Answers, due: np.ndarray) -> np.ndarray:
     """By how much a query was sent after it was due and its client was free."""
-    return np.asarray(answers.sent - np.maximum(due, _free_since(answers)))
+    return np.asarray(answers.sent - np.maximum(due, free_since(answers)))
 
 
-def _free_since(answers: Answers) -> np.ndarray:
+def free_since(answers: Answers) -> np.ndarray:
     """When the client that sent a query had its answer to the one before."""
     return np.concatenate([[-np.inf], answers.answered[:-1]])
 

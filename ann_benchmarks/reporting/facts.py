@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.names import natural_order
 from ann_benchmarks.common.numbers import UNKNOWN, size_text
 from ann_benchmarks.common.text import from_json
 from ann_benchmarks.data.datasets import get_dataset, is_present
@@ -22,7 +23,6 @@ from ann_benchmarks.views.parts import Table
 
 from .content import Report, Shown
 from .document import Block, Heading, Listing, Paragraph, Picture
-from .pictures import natural_order
 
 MOST_VALUES = 6  # written out of a fact
 MOST_COMMANDS = 20

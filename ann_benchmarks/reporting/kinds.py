@@ -17,26 +17,24 @@ from .content import Overlay, Shown, part_blocks
 from .document import Block
 from .facts import MONITORED, activity_tables, dashboard_pictures
 from .pictures import (
+    build_picture,
+    build_tables,
     client_picture,
     decile_picture,
     decile_table,
     filter_picture,
     filter_table,
+    frontier_picture,
     insert_picture,
     insert_tables,
+    latency_picture,
     phase_tables,
+    point_table,
     server_blocks,
     server_pictures,
     tier_blocks,
     tier_picture,
     write_picture,
-)
-from .speeds import (
-    build_picture,
-    build_tables,
-    frontier_picture,
-    latency_picture,
-    point_table,
 )
 
 View = Callable[..., list[Block]]  # (Shown, options by name)

@@ -22,8 +22,7 @@ from ann_benchmarks.results.warnings import (
 )
 from ann_benchmarks.run.console import table_lines
 from ann_benchmarks.views.contenders import Recipe
-from ann_benchmarks.views.cost_table import cost_table, costs_as_json
-from ann_benchmarks.views.costs import CostAnswer, cost_answers
+from ann_benchmarks.views.costs import CostAnswer, cost_answers, cost_table, costs_as_json
 from ann_benchmarks.views.parts import Statement, Table
 
 from .answer import Answer, find_answers

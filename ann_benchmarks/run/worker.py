@@ -14,13 +14,25 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ann_benchmarks.common.errors import NoDefinitionRuns, UserError, describe, one_line, shortage
+from ann_benchmarks.common.text import warn
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.jobs.events import Built, Event, Failure, Finished, PointDone, PointFailed, WorkloadDone
+from ann_benchmarks.jobs.events import (
+    Built,
+    Event,
+    Failure,
+    Finished,
+    Located,
+    PointDone,
+    PointFailed,
+    WorkloadDone,
+)
 from ann_benchmarks.jobs.job import Conditions, Job, JobRequest
+from ann_benchmarks.results.environment import add_settings
 
 LOG_FOLDER = "logs"
 LOCATION, VERSIONS, CHECK = "location", "versions", "check"
 POLL_SECONDS = 0.5
+LOCATION_SECONDS = 120  # for the answer of a container
 AT_ONCE = 1000  # messages of one worker, before the others and the time are looked at
 LIKELY_CAUSES = {
     "SIGKILL": ": killed from outside, most likely because memory ran out",
@@ -89,6 +101,36 @@ def ask(worker: Worker, request: Question | SampleRequest, seconds: float = math
     except (EOFError, OSError):
         return worker.death()
     return answer
+
+
+Locate = Callable[[Definition], Located | Failure]
+
+
+class Locator:
+    """Returns attributes that all results of a job would have here; each plug-in is imported once for it.
+
+    Where that cannot be found out, nothing is known, and no finished point is contradicted.
+    """
+
+    def __init__(self, locate: Locate) -> None:
+        self._locate = locate
+        self._known: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+        self._said: set[str] = set()  # failures; several plug-ins may have the same
+
+    def __call__(self, job: Job) -> Mapping[str, Any]:
+        """Return the facts, with those of the job's tier."""
+        definition = job.definition
+        plugin = (definition.module, definition.constructor, definition.docker_tag, definition.version)
+        key = (*plugin, definition.servers)
+        if key not in self._known:
+            answer = self._locate(definition)
+            if isinstance(answer, Failure) and not answer.is_unavailable and answer.text not in self._said:
+                self._said.add(answer.text)
+                warn(f"nothing is known of the server of {definition.family}: {answer.text}")
+            self._known[key] = answer.facts if isinstance(answer, Located) else {}
+        facts, conditions = self._known[key], job.procedure.conditions
+        facts = add_settings(facts, definition.settings, definition.varied)
+        return {**facts, **(conditions.facts if conditions else {}), **job.facts_of_servers} if facts else {}
 
 
 def failure_of(error: BaseException) -> Failure:

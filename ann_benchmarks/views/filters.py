@@ -1,6 +1,7 @@
-"""Strategies under filters: which is the fastest where, and what defaults return."""
+"""Strategies under filters: which is the fastest where, what defaults return, and figures by decile."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -8,6 +9,7 @@ from itertools import groupby
 from ann_benchmarks.common.numbers import (
     UNKNOWN,
     figure_text,
+    milliseconds,
     percent_text,
     share_text,
     three_digits,
@@ -16,6 +18,7 @@ from ann_benchmarks.results.at_recall import LOWER_BOUND
 from ann_benchmarks.results.filtered import (
     AHEAD,
     COMPLETE,
+    Decile,
     FastestStrategy,
     UnderFilter,
     group_by_filter,
@@ -26,7 +29,9 @@ from ann_benchmarks.statistics.differences import ERROR_RATE
 from ann_benchmarks.statistics.intervals import interval_text
 
 from .chosen import Choice, choose_filtered
+from .figures import SHARES, Axis, Chart, Curve, Panel, Style
 from .parts import Part, Statement, Table, known_table, listed
+from .points import Point
 
 COLUMNS = (
     *("Filter", "Share of rows", "Strategy", "QPS", "p99 (ms)", "First / this", "Fastest"),
@@ -43,6 +48,8 @@ NOT_SURELY = (
     "Ahead, but not surely: the strategies were measured once, at different times, or in too few rounds."
     " To be certain, measure them in the same rounds (run.py --rounds)."
 )
+DECILE_COLUMNS = ("Strategy", "Matches", "Queries", "Recall", "Completeness", "p50 (ms)", "p99 (ms)")
+DECILE_PANELS = {"recall": "Recall", "completeness": "Completeness", "p50": "p50 (ms)", "p99": "p99 (ms)"}
 NO_DEFAULTS = "No result was measured at default settings, so what the defaults lose is not shown."
 
 
@@ -232,3 +239,40 @@ def rows_returned(run: Run) -> str:
     if abs(rows / run.count - complete) < 1e-6:
         return f"{f'{rows:.1f}' if rows >= 0.95 else f'{rows:.2g}'} of {run.count} rows"
     return f"{100 * complete:.3g}% of the rows that there are to return"
+
+
+# By decile of matches.
+
+
+def decile_tables(sets: Iterable[UnderFilter]) -> list[Table]:
+    """Return for each filter set whose filters differ much in matches a row for each strategy and decile."""
+    tables = []
+    for one in sets:
+        rows = [
+            [name, f"{decile.least:,} to {decile.most:,}", f"{decile.queries:,}", share_text(decile.recall),
+             share_text(decile.completeness), milliseconds(decile.p50), milliseconds(decile.p99)]
+            for name, deciles in one.deciles.items()
+            for decile in deciles
+        ]  # fmt: skip
+        if rows:
+            caption = f"{one.name}: by decile of matches"
+            tables.append(Table(DECILE_COLUMNS, rows, caption, ("Strategy", "Matches")))
+    return tables
+
+
+def decile_chart(lines: Mapping[str, Sequence[Decile]], title: str, styles: Mapping[str, Style]) -> Chart:
+    """Return the lines of one filter set; the x axis has the mean of a decile's least and most matches."""
+    panels = []
+    for metric, heading in DECILE_PANELS.items():
+        is_time = metric in ("p50", "p99")
+        curves = []
+        for name, deciles in lines.items():
+            xs = [math.sqrt(max(one.least, 1) * max(one.most, 1)) for one in deciles]
+            ys = [getattr(one, metric) * (1e3 if is_time else 1) for one in deciles]
+            curves.append(Curve(name, list(map(Point, xs, ys)), styles[name]))
+        is_known = any(math.isfinite(point.y) for curve in curves for point in curve.points)
+        x = Axis("Rows that match a query's filter", "log")
+        y = Axis("", "log") if is_time else Axis("", "linear", limits=SHARES)
+        absent = "" if is_known or not is_time else "too few queries were counted"
+        panels.append(Panel(curves, x, y, heading, absent=absent))
+    return Chart(title, panels, 2, "x", size=(4.2, 2.6))

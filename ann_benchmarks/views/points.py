@@ -1,22 +1,19 @@
-"""The points of a plot: two metrics of each result with their intervals."""
+"""The points of a plot: two metrics of each result with their intervals; and the table of all results."""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.results.at_recall import AtRecall, indexes_at_recall
-from ann_benchmarks.results.metrics import (
-    KNN,
-    QPS_AT_RECALL,
-    RECALL,
-    TARGET_RECALL,
-    drawable,
-)
+from ann_benchmarks.results.metrics import KNN, QPS_AT_RECALL, RECALL, TARGET_RECALL, all_metrics, drawable
 from ann_benchmarks.results.runs import Run, interval, number
-from ann_benchmarks.statistics.intervals import Interval
+from ann_benchmarks.statistics.intervals import Interval, interval_text
+from ann_benchmarks.statistics.percentiles import PERCENTILES
 
 from .builds import IndexNames
+from .parts import Table, known_table
 
 TAKEN = 0.35  # of the distance between two places, by all lines side by side
 MOST_STEP = 0.04  # between two lines
@@ -107,3 +104,23 @@ def side_by_side(places: Iterable[float], lines: int) -> list[float]:
 def ordered(points: Sequence[Point]) -> list[Point]:
     """Return the points with finite values by x."""
     return sorted((p for p in points if math.isfinite(p.x) and math.isfinite(p.y)), key=lambda point: point.x)
+
+
+def result_table(runs: Sequence[Run], title: str = "") -> Table:
+    """Return all results with their intervals; UserError without any."""
+    if not runs:
+        raise UserError("no result was selected")
+    runs = sorted(runs, key=lambda run: (run.dataset, run.algorithm, run.metrics["recall"]))
+    columns = {
+        "Curve": [run.algorithm for run in runs],
+        "Parameters": [run.parameters for run in runs],
+        "Dataset": [run.dataset for run in runs],
+        "k": [str(run.count) for run in runs],
+    }
+    for name in ("recall", "qps", *PERCENTILES):
+        write = all_metrics[name].write
+        columns[all_metrics[name].title] = [
+            write(run.metrics[name]) + interval_text(interval(run, name), write) for run in runs
+        ]
+    title = title or f"All points ({len(runs)})"
+    return known_table(columns, title, ("Curve", "Parameters", "Dataset"), ("Dataset", "k"))

@@ -14,7 +14,7 @@ from ann_benchmarks.data.datasets import Dataset
 from ann_benchmarks.jobs.events import Event, WorkloadDone
 from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.load.request import Load, poisson_arrivals
-from ann_benchmarks.load.spans import active_span, closed_loop
+from ann_benchmarks.load.spans import active_span, closed_loop, free_since, lateness
 from ann_benchmarks.load.workload import KINDS
 from ann_benchmarks.monitoring import Phases
 from ann_benchmarks.plugin import Changes, Plugin, Writable, Writers, Writes, client_facts
@@ -277,16 +277,12 @@ def _changes(work: Work, planned: Planned) -> Iterator[Changes]:
 
 def _lateness(written: Sequence[Writes]) -> dict[str, Any]:
     """Say whether writers kept up: by how much those that were free were late, how often none was free."""
-    late, none_free = [], []
-    for given in written:
-        if len(given.sent):
-            assert given.due is not None
-            free = np.concatenate([[-np.inf], given.answered[:-1]])
-            late.append(given.sent - np.maximum(given.due, free))
-            none_free.append(free > given.due)
-    if not late:
+    known = [(given, given.due) for given in written if len(given.sent) and given.due is not None]
+    if not known:
         return {}
+    late = np.concatenate([lateness(*each) for each in known])
+    none_free = np.concatenate([free_since(given) > due for given, due in known])
     return {
-        "writers_late_seconds": float(np.median(np.concatenate(late))),
-        "writers_all_busy_share": float(np.mean(np.concatenate(none_free))),
+        "writers_late_seconds": float(np.median(late)),
+        "writers_all_busy_share": float(np.mean(none_free)),
     }

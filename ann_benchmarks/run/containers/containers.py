@@ -23,8 +23,16 @@ from ann_benchmarks.jobs.events import Failure, Located
 from ann_benchmarks.jobs.job import Job
 
 from ..request import Request
-from ..whereabouts import SECONDS, Locate
-from ..worker import LOCATION, VERSIONS, Question, Simulation, ask, log_path
+from ..worker import (
+    LOCATION,
+    LOCATION_SECONDS,
+    VERSIONS,
+    Locate,
+    Question,
+    Simulation,
+    ask,
+    log_path,
+)
 from . import sandbox
 from .engine import Image, find_image, remove_all, start_guard
 from .wire import TERMINAL
@@ -184,7 +192,7 @@ def container_locator(client: Any, request: Request) -> Locate:
 
     def locate(definition: Definition) -> Located | Failure:
         question = Question(definition, LOCATION)
-        answer, facts = _ask(client, definition.docker_tag, question, request, SECONDS)
+        answer, facts = _ask(client, definition.docker_tag, question, request, LOCATION_SECONDS)
         if isinstance(answer, Failure):
             return answer
         facts = {**answer.facts, **facts}
