@@ -8,10 +8,9 @@ from ann_benchmarks.jobs.events import Note, PointDone
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.jobs.rounds import Rounds
 from ann_benchmarks.results.remarks import remarks
-from ann_benchmarks.run.console import MOST_POINTS, Console, point_text, summary
+from ann_benchmarks.run.console import MOST_POINTS, Console, JobOutcome, point_text, summary
 from ann_benchmarks.run.containers.wire import MessageReader, write_message
 from ann_benchmarks.run.race import RoundsProgress, time_left
-from ann_benchmarks.run.worker import JobOutcome
 from ann_benchmarks.statistics.intervals import Interval
 
 DEFINITION = Definition("a", "A", "m", "t", [], [], False)

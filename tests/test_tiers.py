@@ -28,9 +28,8 @@ from ann_benchmarks.jobs.job import Job, Procedure, Scope
 from ann_benchmarks.jobs.places import value_found_before
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE, result_path, write_result
-from ann_benchmarks.run.console import Console
+from ann_benchmarks.run.console import Console, JobOutcome
 from ann_benchmarks.run.execute import WorkerPool, first_definitions
-from ann_benchmarks.run.worker import JobOutcome
 from tiers.locked_memory import Ballast
 from tiers.machine import meminfo
 from tiers.options import finalists, find_server

@@ -49,13 +49,13 @@ from ann_benchmarks.results.file import RESULTS_FOLDER, read_attributes, truth_m
 from ann_benchmarks.results.measurement import NOT_INSTALLED, TIERS_LEFT_OUT
 from ann_benchmarks.run.checks import check_request
 from ann_benchmarks.run.command_line import make_parser
-from ann_benchmarks.run.console import summary
+from ann_benchmarks.run.console import JobOutcome, summary
 from ann_benchmarks.run.containers.containers import container_locator
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect
 from ann_benchmarks.run.execute import Executor, WorkerPool
 from ann_benchmarks.run.plan import Plan, forecast, make_plan
 from ann_benchmarks.run.request import Request, read_request, take_url
-from ann_benchmarks.run.worker import JobOutcome, Locator, Simulation
+from ann_benchmarks.run.worker import Locator, Simulation
 from tiers.options import finalists, finals, is_optional, possible_conditions, requested_simulation
 
 

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from ann_benchmarks.common.numbers import KIB, UNKNOWN, counted, duration_text, size_text
 from ann_benchmarks.common.text import say, warn
@@ -13,11 +14,24 @@ from ann_benchmarks.results.warnings import FIGURE, gathered
 from ann_benchmarks.statistics.intervals import interval_text
 from ann_benchmarks.statistics.percentiles import least_queries
 
-from .worker import JobOutcome
-
 MOST_ROWS = 12  # of the table at the end
 MOST_POINTS = 40  # in a table
 TELLING_SECONDS = 30.0  # between two lines on the time that is left
+
+
+@dataclass
+class JobOutcome:
+    """What became of a job."""
+
+    job: Job
+    done: int = 0
+    build_time: float | None = None
+    built: events.Built | None = None
+    seconds: float = 0.0
+    failure: str | None = None
+    failed_points: int = 0
+    points: list[events.PointDone] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
 
 
 class Console:

@@ -23,7 +23,7 @@ from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.results.measurement import NOT_INSTALLED
 
 from . import worker as workers
-from .console import Console, describe_work
+from .console import Console, JobOutcome, describe_work
 from .containers.containers import Containers
 from .process import ProcessWorker
 from .request import Request
@@ -51,7 +51,7 @@ class Executor:
         jobs: Sequence[Job],
         finished: int,
         start: Callable[[Job], workers.Worker] | None = None,
-    ) -> list[workers.JobOutcome]:
+    ) -> list[JobOutcome]:
         """Run jobs; `finished` points were done before; `start` begins a worker in its own way."""
         request, simulation, pool = self._request, self.simulation, self._pool
         # Algorithms were named: one that is not available is an error.
@@ -122,7 +122,7 @@ class WorkerPool:
         self.start = start or _start_process
         self.idle: list[workers.Worker] = []
         self.idle_under: Any = None  # what the idle ones were started for
-        self.busy: dict[workers.Worker, workers.JobOutcome] = {}
+        self.busy: dict[workers.Worker, JobOutcome] = {}
 
     def __enter__(self) -> "WorkerPool":
         return self
@@ -141,7 +141,7 @@ class WorkerPool:
         """Have a plug-in answer a question, in a worker that is then there for its jobs."""
         job = Job(question.definition, [], "", 0)
         worker = self.take(job)
-        self.busy[worker] = workers.JobOutcome(job)
+        self.busy[worker] = JobOutcome(job)
         answer = workers.ask(worker, question)
         self._release(worker, answer)
         return answer
@@ -157,15 +157,15 @@ class WorkerPool:
         answer = self.ask(workers.Question(definition, workers.CHECK, needs))
         return answer if isinstance(answer, Failure) else None
 
-    def run(self, jobs: Sequence[Job], observer: workers.Observer) -> list[workers.JobOutcome]:
+    def run(self, jobs: Sequence[Job], observer: Console) -> list[JobOutcome]:
         """Run all jobs, whatever becomes of each; the outcomes are in the order of the jobs."""
         pending = deque(jobs)
-        outcomes: dict[int, workers.JobOutcome] = {}
+        outcomes: dict[int, JobOutcome] = {}
         while pending or self.busy:
             while pending and len(self.busy) < self.parallelism:
                 job = pending.popleft()
                 observer.started(job)
-                outcome = outcomes[id(job)] = workers.JobOutcome(job)
+                outcome = outcomes[id(job)] = JobOutcome(job)
                 try:
                     worker = self.take(job)
                 except UserError as error:
@@ -195,9 +195,7 @@ class WorkerPool:
         while self.idle:
             self.idle.pop().end()
 
-    def _attend(
-        self, worker: workers.Worker, outcome: workers.JobOutcome, observer: workers.Observer
-    ) -> None:
+    def _attend(self, worker: workers.Worker, outcome: JobOutcome, observer: Console) -> None:
         _, answer = workers.hear(worker, outcome, observer, outcome.started, self.timeout)
         outcome.seconds = time.perf_counter() - outcome.started
         if isinstance(answer, Failure):
@@ -259,13 +257,13 @@ def available_jobs(
     check: Callable[[Definition], Failure | None],
     is_named: bool,
     missing: dict[str, str],
-) -> tuple[list[Job], list[workers.JobOutcome]]:
+) -> tuple[list[Job], list[JobOutcome]]:
     """Sort out the jobs whose plug-in cannot be imported, or has no image; the outcomes are failures.
 
     What is not installed is a failure only if it was named; `missing` is given the others.
     """
     usable: dict[tuple[str, ...], bool] = {}
-    failed: list[workers.JobOutcome] = []
+    failed: list[JobOutcome] = []
     for job in jobs:
         definition = job.definition
         key = (definition.module, definition.constructor, definition.docker_tag)
@@ -285,7 +283,7 @@ def available_jobs(
         elif is_named:
             raise UserError(problem.text)
         else:
-            outcome = workers.JobOutcome(job, failure=problem.text)
+            outcome = JobOutcome(job, failure=problem.text)
             if problem.text not in [one.failure for one in failed]:  # one server may be that of all
                 Console().failed(outcome)
             failed.append(outcome)

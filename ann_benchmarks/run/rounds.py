@@ -21,8 +21,9 @@ from ann_benchmarks.measure.turns_taken import forget
 from ann_benchmarks.results.measurement import chain_of
 from ann_benchmarks.statistics.contests import FEWEST_ROUNDS
 
+from .console import Console, JobOutcome
 from .race import Interrupted, RoundsProgress, conclusions, find_interrupted
-from .worker import POLL_SECONDS, JobOutcome, Observer, Worker, hear, note_failure
+from .worker import POLL_SECONDS, Worker, hear, note_failure
 
 TOLERATED = 1.1  # times the budget: rounds are not cut short
 KEEP_SECONDS = 20.0  # after which what was measured is saved, in case that the rest is never reached
@@ -38,7 +39,7 @@ class Conductor:
         home: Callable[[Job], str],
         timeout: float | None,
         rounds: Rounds,
-        observer: Observer,
+        observer: Console,
         resumes: bool = True,
     ) -> None:
         """Take what starts a worker for a job's home, and the seconds that a build, or a turn, may take.

@@ -29,6 +29,8 @@ from ann_benchmarks.jobs.events import (
 from ann_benchmarks.jobs.job import Conditions, Job, JobRequest
 from ann_benchmarks.results.environment import add_settings
 
+from .console import Console, JobOutcome
+
 LOG_FOLDER = "logs"
 LOCATION, VERSIONS, CHECK = "location", "versions", "check"
 POLL_SECONDS = 0.5
@@ -159,37 +161,6 @@ def death_of(status: int | None, details: str) -> Failure:
     return Failure(f"the process was ended by {name}{cause}", details, ends_worker=True)
 
 
-@dataclass
-class JobOutcome:
-    """What became of a job."""
-
-    job: Job
-    done: int = 0
-    build_time: float | None = None
-    built: Built | None = None
-    seconds: float = 0.0
-    failure: str | None = None
-    failed_points: int = 0
-    points: list[PointDone] = field(default_factory=list)
-    started: float = field(default_factory=time.perf_counter)
-
-
-class Observer(Protocol):
-    """Takes note of how the jobs go."""
-
-    def started(self, job: Job) -> None:
-        """A job has been given to a worker."""
-
-    def event(self, job: Job, event: Event) -> None:
-        """The worker has reported something."""
-
-    def failed(self, outcome: JobOutcome) -> None:
-        """The job has ended early."""
-
-    def ended(self) -> None:
-        """All jobs have ended, or the user has ended them."""
-
-
 def noted(outcome: JobOutcome, message: Event, worker: Worker) -> Event:
     """Take account of an event; return it, with the place of its traceback where a point has failed."""
     if isinstance(message, Built | PointDone):
@@ -208,7 +179,7 @@ def noted(outcome: JobOutcome, message: Event, worker: Worker) -> Event:
 
 
 def hear(
-    worker: Worker, outcome: JobOutcome, observer: Observer, began: float, timeout: float | None
+    worker: Worker, outcome: JobOutcome, observer: Console, began: float, timeout: float | None
 ) -> tuple[Event | None, Failure | Finished | None]:
     """Take account of what a worker says of a job; return its last report and its answer, if they have come.
 
@@ -230,7 +201,7 @@ def hear(
 
 
 def note_failure(
-    outcome: JobOutcome, failure: Failure, observer: Observer, worker: Worker | None = None
+    outcome: JobOutcome, failure: Failure, observer: Console, worker: Worker | None = None
 ) -> None:
     """Take account of the end of a job that has failed; NoDefinitionRuns where all others would, too."""
     if failure.ends_run:
