@@ -83,6 +83,12 @@ def in_attributes(**values: Any) -> Change:
     return replace_in("report/report.json", change)
 
 
+def of_another_release(folder: Path) -> None:
+    """Say in the README what the manifest does not, and in the manifest that another release has made it."""
+    write_manifest(folder, replace(read_manifest(folder), project_version="9.9"))
+    replace_in("README.md", lambda text: text.replace("1,000 rows", "9,000,000 rows"))(folder)
+
+
 BUNDLES = (
     Tampering("a version", "mixed", "has part_version", attrs(part_version="9.9")),
     Tampering("a setting", "mixed", "given_settings depth", attrs(given_settings='{"depth": "4"}')),
@@ -162,9 +168,10 @@ BUNDLES = (
               replace_in("report/report.html", lambda text: "<h1>Fast</h1>")),
     Tampering("the README", "report", "9,000,000 rows",
               replace_in("README.md", lambda text: text.replace("1,000 rows", "9,000,000 rows"))),
+    Tampering("the README of another release", "report", "9,000,000 rows", of_another_release),
     Tampering("a smaller index", "mixed", "of the same build", attrs(index_size=1.0)),
     Tampering("other SQL of one build", "mixed", "has build_sql", attrs(build_sql='["CREATE INDEX 9"]')),
-    Tampering("dimensions of the SQL", "series", "of {99} dimensions",
+    Tampering("dimensions of the SQL", "series", "of 99 dimensions",
               attrs(build_sql='["CREATE INDEX ON items USING x (embedding vector(99))"]')),
     *(
         Tampering(f"a command with {words}", "series", said, attrs(command_line=f"python run.py {words}"))

@@ -81,6 +81,13 @@ def in_report(value: Any) -> Change:
     return change
 
 
+def in_report_removed(folder: Path) -> None:
+    """Have the report leave out the first point."""
+    content = json.loads((folder / "report/report.json").read_text())
+    del content["points"][0]
+    (folder / "report/report.json").write_text(json.dumps(content))
+
+
 BY_PGBENCH = relabelled("part-c1", {"driver": "pgbench", "pgbench_version": "18.1"}, driver="pgbench")
 EVIDENCE = (
     Tampering("a throughput without latencies", "timings", "says best_search_time", faster(100)),
@@ -90,7 +97,7 @@ EVIDENCE = (
               lambda folder: [faster(100)(folder), BY_PGBENCH(folder)]),
     Tampering("a decoy with a target", "division", "no run group", decoyed),
     Tampering("a point beside a decoy left out", "complete", "is missing from its curve", decoyed),
-    Tampering("both ends of a run", "attributes", "asked_duration and asked_queries",
+    Tampering("both ends of a run", "attributes", "'asked_queries', which is stored only of runs of no",
               attrs(asked_queries=500)),
     Tampering("few queries sent", "timings", "says queries_asked 1", attrs(queries_asked=1)),
     *(
@@ -133,8 +140,13 @@ EVIDENCE = (
     Tampering("a point moved by an hour", "duplicate", "has runs that compare", copied_point(1, 1)),
     Tampering("a report of texts for figures", "report", "must be a number", in_report("very fast")),
     Tampering("a report of nothing for figures", "report", "must be a number", in_report(None)),
-    Tampering("a report without points", "report", "shows no point",
+    Tampering("a report without points", "report", "does not show results/",
               replace_in("report/report.json", lambda text: '{"points": []}')),
+    Tampering("a report without one of its points", "report", "does not show results/", in_report_removed),
+    Tampering("a table without one of its points", "report", "does not show results/",
+              replace_in("report/points.csv", lambda text: text[: text[:-1].rindex("\n") + 1])),
+    Tampering("a file among the logs", "files", "does not belong to a bundle",
+              lambda folder: [(folder / "logs").mkdir(), (folder / "logs/x.exe").touch()]),
     Tampering("a table of NUL", "report", "", replace_in("report/points.csv", lambda text: "\0" * 100)),
     Tampering("an experiment of garbage", "readable", "",
               lambda folder: (folder / "experiment.yml").write_bytes(b"steps: {")),

@@ -86,7 +86,7 @@ def of_manifest(**values: Any) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        (lambda bundle: (bundle / "README.md").write_text("changed"), "has 7 bytes"),
+        (lambda bundle: (bundle / "README.md").write_text("changed"), "another size or SHA-256"),
         (lambda bundle: (bundle / "README.md").unlink(), "not in the folder"),
         (lambda bundle: (bundle / "manifest.json").unlink(), "is not a bundle"),
         (lambda bundle: (bundle / "manifest.json").write_text("[" * 10**5), "nested too deeply"),

@@ -189,8 +189,9 @@ class Private:
         people = [name for name in of[USER] if name.lower() not in COMMON_ACCOUNTS]
         users, ordinary_users = self._divided(people)
         hosts, ordinary_hosts = self._divided(of[HOST])
-        secrets, ordinary = self._divided_secrets(facts)
-        self.unsafe = [fact.name for fact in ordinary]
+        sure, ordinary_secrets = self._divided(of[SECRET])
+        secrets = {quote(text) for text in sure for quote in QUOTINGS}
+        self.unsafe = [fact.name for fact in facts if fact.kind == SECRET and fact.text in ordinary_secrets]
         return [
             rule_of(REPOSITORY, of[REPOSITORY], forms.PATH_START, forms.PATH_END),
             rule_of(SECRET, [text for text in secrets if len(text) >= SURE], "", ""),
@@ -208,23 +209,13 @@ class Private:
             Rule(ADDRESS, re.compile(forms.QUAD), self._is_address),
         ]
 
-    def _divided_secrets(self, facts: Iterable[OwnFact]) -> tuple[set[str], list[OwnFact]]:
-        """Return every way in which texts quote secrets, and the secrets that are also words or numbers."""
-        quoted, ordinary = set[str](), list[OwnFact]()
-        for fact in facts:
-            words = re.findall(r"[^\W_]+", fact.text.lower())
-            if fact.kind == SECRET and all(word in self._ordinary or word.isdecimal() for word in words):
-                ordinary.append(fact)
-            elif fact.kind == SECRET:
-                quoted |= {quote(fact.text) for quote in QUOTINGS}
-        return quoted, ordinary
-
-    def _divided(self, names: Iterable[str]) -> tuple[list[str], list[str]]:
-        """Divide names into those that are nothing else, and those that are also plain words."""
+    def _divided(self, texts: Iterable[str]) -> tuple[list[str], list[str]]:
+        """Divide texts into those that are nothing else, and those that are also plain words or numbers."""
         found: tuple[list[str], list[str]] = [], []
-        for name in names:
-            is_word = all(part in self._ordinary for part in re.findall(r"[^\W_]+", name.lower()))
-            found[is_word and "." not in name].append(name)
+        for text in texts:
+            words = re.findall(r"[^\W_]+", text.lower())
+            is_plain = all(word in self._ordinary or word.isdecimal() for word in words)
+            found[is_plain and not re.search(r"[^\W\d]\.", text)].append(text)
         return found
 
     def _is_address(self, match: re.Match[str]) -> bool:

@@ -11,7 +11,6 @@ from dataclasses import asdict
 from itertools import zip_longest
 from typing import Any
 
-from ann_benchmarks.common import VERSION
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.text import finite
 from ann_benchmarks.fields.series import BATCH, BESIDE, Series
@@ -79,17 +78,23 @@ def check_report(opened: OpenedBundle, points: Sequence[CheckedPoint]) -> None:
         seen = set[str]()
         with findings.refusing(file, "report", "is not a report"):
             for said in rows_in(opened, file):
-                if (found := find_point(said, known)) is not None:
-                    seen.add(found.file)
-                    run = found.run
-                    own = finite({**row(run, math.nan), **found.attrs, **run.attrs, **run.metrics})
-                    problems = different(said, own, file == TABLE)
-                    findings.refuse(file, "report", *(f"{found.file}: {one}" for one in problems))
+                key = (
+                    said["dataset"],
+                    int(said["count"]),
+                    str(said["parameters"]),
+                    str(said["started_at"] or None),
+                )
+                named = [one for one in known.get(key, ()) if has_label(one.series, str(said["algorithm"]))]
+                found = [(one, [*different(said, one, file == TABLE)]) for one in named]
+                if found:
+                    point, problems = min(found, key=lambda pair: len(pair[1]))
+                    seen.add(point.file)
+                    findings.refuse(file, "report", *(f"{point.file}: {one}" for one in problems))
                 elif len(points) == len(opened.results):
                     what = f"has a point of no file, '{said['algorithm']}: {said['parameters']}'"
                     findings.refuse(file, "report", what)
-            if points and not seen:
-                findings.refuse(file, "report", "shows no point of the bundle")
+            missing = (point.file for point in points if point.file not in seen)
+            findings.refuse(file, "report", *(f"does not show {name}" for name in missing))
     check_pages(opened)
 
 
@@ -97,7 +102,7 @@ def report_rows(opened: OpenedBundle, file: str) -> Iterator[Cells]:
     """Yield what report.json says of each point."""
     for one in read_json(opened.place(file), is_strict=True)["points"]:
         names = {name: one[name] for name in ("dataset", "count", "parameters", "algorithm")}
-        yield {"clients": one["series"].get("clients"), **one["attrs"], **one["metrics"], **names}
+        yield {"started_at": None, **one["attrs"], **one["metrics"], **names}
 
 
 def table_rows(opened: OpenedBundle, file: str) -> Iterator[Cells]:
@@ -109,23 +114,10 @@ def table_rows(opened: OpenedBundle, file: str) -> Iterator[Cells]:
     for one in reader:
         if None in one or None in one.values():
             raise UserError("has lines of more or fewer cells than columns")
-        yield {"started_at": None, "clients": "", **one}
+        yield {"started_at": "", **one}
 
 
-def find_point(said: Cells, known: Mapping[Any, Sequence[CheckedPoint]]) -> CheckedPoint | None:
-    """Return the point of a row: of the same dataset, count, description, start, clients and series.
-
-    Contenders of one race may have the same description, and begin in the same second.
-    """
-    key = (said["dataset"], int(said["count"]), str(said["parameters"]), str(said.get("started_at")))
-    for point in known.get(key, ()):
-        is_by_as_many = str(said["clients"] or "") == str(point.series.clients or "")
-        if is_by_as_many and _names(str(said["algorithm"]), point.series):
-            return point
-    return None
-
-
-def _names(label: str, series: Series) -> bool:
+def has_label(series: Series, label: str) -> bool:
     """Whether a curve's label, or the folder of one, is that of a series, whatever tells servers apart."""
     plain = series.drop("environment").label
     return any(
@@ -134,8 +126,9 @@ def _names(label: str, series: Series) -> bool:
     )
 
 
-def different(said: Cells, own: Cells, is_text: bool) -> Iterator[str]:
-    """Yield what a row says otherwise than the file; if `is_text`, as a table says it."""
+def different(said: Cells, point: CheckedPoint, is_text: bool) -> Iterator[str]:
+    """Yield what a row says otherwise than the file of a point; if `is_text`, as a table says it."""
+    own = finite({**row(point.run, math.nan), **point.attrs, **point.run.attrs, **point.run.metrics})
     for name in [name for name in ALWAYS if name not in said]:
         yield f"its {name} is not there, which must be a number"
     for name in said.keys() - NOT_OF_POINTS:
@@ -180,8 +173,7 @@ def check_system(opened: OpenedBundle, points: Sequence[CheckedPoint], records: 
             pairs = zip_longest(*(text.splitlines() for text in texts), fillvalue="")
             for line, expected in [pair for pair in pairs if pair[0] != pair[1]][:1]:
                 what = f"says '{shown(line)}', and its manifest and system.json '{shown(expected)}'"
-                is_own = manifest.project_version == VERSION
-                (findings.refuse if is_own else findings.warn)(README, "report", what)
+                findings.refuse(README, "report", what)
 
 
 def _system_facts(value: Any, *names: str) -> Iterator[tuple[str, ...]]:

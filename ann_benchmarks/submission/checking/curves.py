@@ -3,7 +3,6 @@
 Each function yields the file that is wrong, and what is wrong with it.
 """
 
-import hashlib
 import json
 import math
 import re
@@ -236,18 +235,18 @@ class Copies:
     """Finds points that are others again, scaled, shuffled or moved in time."""
 
     def __init__(self) -> None:
-        self._same: dict[tuple[str, object], str] = {}
+        self._orders: dict[tuple[int, ...], str] = {}
         self._alike: dict[tuple[str, int], list[tuple[np.ndarray, str]]] = defaultdict(list)
 
     def problems(self, point: CheckedPoint) -> Iterator[str]:
         """Yield in what a point with its arrays is one of those before it."""
         times = point.times
-        same: list[tuple[object, str]] = []
         alike = list[tuple[np.ndarray, float, str]]()
         if len(times) >= FEWEST and len(np.unique(times)) >= FEWEST:
             # No factor changes the order of the pieces of a run by their means, nor the shape of all.
-            pieces = [np.mean(piece) for piece in np.array_split(times, PIECES)]
-            same.append((_digest(np.argsort(pieces)), "has latencies in the order of those of"))
+            order = np.argsort([np.mean(piece) for piece in np.array_split(times, PIECES)])
+            if (other := self._orders.setdefault(tuple(order.tolist()), point.file)) != point.file:
+                yield f"has latencies in the order of those of {other}"
             shape = np.quantile(times, np.linspace(0, 1, FEWEST)) / times.mean()
             alike.append((shape, NEAR, "has latencies distributed as those of"))
         for name in ("run_seconds", "run_p50"):
@@ -256,19 +255,12 @@ class Copies:
                 alike.append(
                     (values / values.mean(), NEAREST, f"has runs that compare (by {name}) as those of")
                 )
-        for mark, what in same:
-            if (other := self._same.setdefault((what, mark), point.file)) != point.file:
-                yield f"{what} {other}"
         for values, tolerance, what in alike:
             before = self._alike[what, len(values)]
             known = np.array([one for one, _ in before]).reshape(-1, len(values))
             for place in np.flatnonzero((np.abs(known - values) <= tolerance * values).all(axis=1))[:1]:
                 yield f"{what} {before[place][1]}"
             before.append((values, point.file))
-
-
-def _digest(values: np.ndarray) -> str:
-    return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()
 
 
 # What all points keep together: the rule, and what yields the files that break it.

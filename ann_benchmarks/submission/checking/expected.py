@@ -224,11 +224,6 @@ def dataset_facts(p: CheckedPoint) -> Mapping[str, Expected]:
     return found
 
 
-def machine_facts(p: CheckedPoint) -> Mapping[str, Expected]:
-    """Return what a machine has at least, on which a server runs."""
-    return {"cores": (1, INF), "memory_bytes": (p.number("shared_buffers") or 1, INF)}
-
-
 def tier_name(series: Series) -> str:
     """Return what results call the tier of a series, such as 2GB:8GB+4cpus+gp3."""
     named = MEMORY.fullmatch(series.tier_memory)

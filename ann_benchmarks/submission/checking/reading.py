@@ -1,12 +1,13 @@
 """A stranger's folder and its files, read within bounds: what they declare is checked before it is read."""
 
+import re
 import stat
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from math import prod
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import h5py
@@ -25,8 +26,9 @@ from .rules import Findings, is_same
 
 MOST_FILES = 50_000
 MOST_BYTES = 50 << 30
-KNOWN_FILES = {MANIFEST, "README.md", "experiment.yml", "system.json", "prices.yml"}
-KNOWN_FOLDERS = {"results", "truth", "report", "logs"}
+_KNOWN = re.compile(  # paths in a bundle
+    r"README\.md|experiment\.yml|system\.json|prices\.yml|(?:results|truth|report)/.+|logs/.+\.log"
+)
 MOST_ARRAY_BYTES = 1 << 30
 MOST_CHUNK_BYTES = 64 << 20
 MOST_COMPRESSED = 100  # bytes that one byte stands for, in an array that is not small
@@ -47,16 +49,11 @@ def check_folder(folder: Path, manifest: Manifest, findings: Findings) -> list[s
         findings.refuse(path, "files", "is in the folder and not in the manifest")
     there_and_named = sorted(named & there.keys())
     for path in there_and_named:
-        if PurePosixPath(path).parts[0] not in KNOWN_FOLDERS and path not in KNOWN_FILES:
+        if not _KNOWN.fullmatch(path):
             findings.refuse(path, "files", "does not belong to a bundle")
         promised = manifest.files[path]
-        if there[path] != promised.bytes:
-            what = f"has {there[path]:,} bytes, and {promised.bytes:,} in the manifest"
-        elif sha256_of(folder / path) != promised.sha256:
-            what = "has another SHA-256 than in the manifest"
-        else:
-            continue
-        findings.refuse(path, "files", what)
+        if there[path] != promised.bytes or sha256_of(folder / path) != promised.sha256:
+            findings.refuse(path, "files", "has another size or SHA-256 than in the manifest")
     spellings: dict[str, str] = {}
     for path in sorted(there):
         other = spellings.setdefault(unicodedata.normalize("NFKC", path).casefold(), path)

@@ -142,21 +142,21 @@ def series_problems(point: CheckedPoint) -> Problems:
     series, attrs = point.series, point.attrs
     if (folder := remove_brackets(series.folder)) != point.folder:
         yield f"its series is '{folder}', and it lies in '{point.folder}'"
-    if (said := attrs.get("algo")) != series.label:
-        yield f"says algo '{said}', and its series is '{series.label}'"
     yield from field_problems(point)
-    given, rest = from_json(attrs.get("given_settings"), dict[str, Any]()), series.settings
-    for name, value in given.items():
-        rest = rest.replace(f"{name}={value}", "")
+    settings = from_json(attrs.get("given_settings"), dict[str, Any]()).items()
+    given, rest = [f"{name}={value}" for name, value in settings], series.settings
+    for one in given:
+        rest = rest.replace(one, "")
     if rest.strip():
-        yield f"its series has the settings {series.settings}, and it says given_settings {given}"
+        said = " ".join(given) or "nothing"
+        yield f"its series has the settings {series.settings}, and it says given_settings {said}"
     read = [point.number(f"{what}_blocks_read_per_query") for what in ("index", "table")]
     if series.is_cold and attrs.get("caches_dropped") and None not in read and not any(read):
         yield "its server has read no block in its runs, and its series is cold"
     yield from name_problems(point)
-    found = {int(one) for one in re.findall(r"\b(?:half)?vec(?:tor)?\((\d+)\)", str(attrs.get("build_sql")))}
-    if found - {point.facts.dimension}:
-        yield f"says build_sql of {found} dimensions, and its dataset has {point.facts.dimension}"
+    for one in set(re.findall(r"\b(?:half)?vec(?:tor)?\((\d+)\)", str(attrs.get("build_sql")))):
+        if int(one) != point.facts.dimension:
+            yield f"says build_sql of {one} dimensions, and its dataset has {point.facts.dimension}"
 
 
 def field_problems(point: CheckedPoint) -> Problems:

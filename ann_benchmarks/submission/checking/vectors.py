@@ -22,20 +22,14 @@ from .truth import OWN, Neighborhood, tolerance
 OTHER_DATA = "measure on the dataset of this name, or give yours a name of its own"
 
 
-class RealVectors:
+class RealVectors(ExitStack):
     """The datasets that a bundle's results are of, opened one by one; a context that closes them."""
 
     def __init__(self, folder: Path | None, manifest: Manifest, findings: Findings) -> None:
         """Take the folder with the datasets' files; None: they are opened by their names, from data/."""
+        super().__init__()
         self._folder, self._manifest, self._findings = folder, manifest, findings
         self._opened: dict[str, Dataset | None] = {}
-        self._stack = ExitStack()
-
-    def __enter__(self) -> "RealVectors":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._stack.close()
 
     def check_truth(self, truths: Mapping[tuple[str, str], Neighborhood]) -> None:
         """Refuse datasets that are others, and true neighbours that are not those of the vectors."""
@@ -82,7 +76,7 @@ class RealVectors:
                 opened = get_dataset(name)[0]
             else:
                 opened = HDF5Dataset(self._folder / f"{checked_name(name, 'dataset')}.hdf5")
-            self._stack.enter_context(opened)
+            self.enter_context(opened)
             own = {
                 "rows": opened.rows,
                 "dimension": int(opened.attrs["dimension"]),
