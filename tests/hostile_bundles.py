@@ -11,7 +11,7 @@ import numpy as np
 
 from ann_benchmarks.submission.manifest import MANIFEST
 
-from .bundle_data import set_attributes
+from .bundle_data import DATASET, set_attributes
 from .tampering import Tampering, attrs, first, of_claim, replace_in
 
 DEEP = "[" * 100_000
@@ -60,6 +60,11 @@ def soft_link(file: h5py.File) -> None:
     file["more"] = h5py.SoftLink("/times")
 
 
+def set_more(path: Path) -> None:
+    with h5py.File(path, "r+") as file:
+        file["more"] = [1]
+
+
 def many(file: h5py.File) -> None:
     for number in range(2100):
         file.attrs[f"a{number}"] = 1
@@ -92,8 +97,10 @@ HOSTILE = (
     Tampering("a link into another file", "readable", "has a link", with_member("more", other_file)),
     Tampering("a link inside", "readable", "has a link", with_member("more", soft_link)),
     Tampering("thousands of attributes", "readable", "attributes", with_member("more", many)),
-    Tampering("another array", "readable", "has 'more', which no result has",
+    Tampering("another array", "readable", "has 'more', which does not belong there",
               with_member("more", lambda file: file.create_dataset("more", data=[1]))),
+    Tampering("another array of the truth", "truth", "has 'more', which does not belong there",
+              lambda folder: set_more(folder / f"truth/{DATASET}.hdf5")),
     Tampering("no times", "readable", "has no times", with_member("times", lambda file: None)),
     Tampering("a nested attribute", "readable", "no series",
               lambda folder: set_attributes(first(folder), series=DEEP)),

@@ -69,14 +69,13 @@ class Bundle:
         figures than its original.
         """
         runs, records = list(runs), list(records)
-        for name in {
-            path.parts[-4] for path in (*(run.path for run in runs), *(rec.path for rec in records))
-        }:
+        paths = [*(run.path for run in runs), *(record.path for record in records)]
+        for name in {path.parts[-4] for path in paths}:
             if self.private.text(name) != name:
                 raise UserError(
                     f"the name of the dataset {name} says who or where you are: rename the dataset"
                 )
-        for path in dict.fromkeys([*(run.path for run in runs), *(record.path for record in records)]):
+        for path in dict.fromkeys(paths):
             self.names[path] = self._copied(path)
         for folder in sorted({path.parent for path in self.names}):
             logs = Path(LOGS, *folder.parts[-3:])

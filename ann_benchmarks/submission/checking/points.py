@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.text import clean_text, from_json
 from ann_benchmarks.common.yaml_file import YamlFile
 from ann_benchmarks.fields.series import Series, series_of, stored_series
 from ann_benchmarks.monitoring.stored import GROUP
 from ann_benchmarks.pricing.prices import PriceList, read_prices
 from ann_benchmarks.results.file import RESULT_FORMAT, Result, read_more, read_result, truth_mark
-from ann_benchmarks.results.measurement import Measurement
+from ann_benchmarks.results.measurement import Measurement, numbers
 from ann_benchmarks.results.metrics import RECALL
 from ann_benchmarks.results.runs import Run, judged
 
@@ -138,9 +138,7 @@ class CheckedPoint:
 
     def numbers(self, name: str) -> list[float]:
         """Return an attribute that lists numbers; HDF5 may have a list of one as a number."""
-        value = self.attrs.get(name, [])
-        values = value if isinstance(value, list) else [value]
-        return [float(one) for one in values if isinstance(one, int | float)]
+        return numbers(self.attrs.get(name, []))
 
     def moment(self, name: str) -> float | None:
         """Return an attribute that is a time of day in seconds since 1970, None for anything else."""
@@ -227,10 +225,8 @@ def _opened_point(bundle: OpenedBundle, file: str) -> CheckedPoint | None:
         raise UnjudgedError(f"the manifest has no dataset '{place[1]}'", "dataset", REWRITE)
     if facts.queries * int(place[2]) > MOST_ANSWERS:
         raise UnjudgedError("promises more answers than are read", advice="hand in fewer queries")
-    with opened_file(path) as opened:
+    with opened_file(path, ARRAYS) as opened:
         twice = contradictions(opened)
-        if surplus := sorted({*opened} - ARRAYS):
-            raise UnjudgedError(f"has '{shown(surplus[0])}', which no result has")
     result, histogram = read_result(path), read_more(path, *HISTOGRAM) or [_NONE, _NONE]
     point = judge_point(bundle, file, result, histogram)
     return point and replace(point, twice=twice, sampled=sampled_totals(path))

@@ -3,7 +3,7 @@
 import re
 import stat
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from math import prod
@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 from h5py import h5a
 
-from ann_benchmarks.common.errors import UserError, one_line
+from ann_benchmarks.common.errors import UserError, one_line, shown
 from ann_benchmarks.common.hdf5 import is_of_numbers, lacking, open_hdf5_file
 from ann_benchmarks.common.text import DAMAGE, from_json, reason_of
 from ann_benchmarks.monitoring.stored import read_monitoring
@@ -66,14 +66,14 @@ def regular_files(folder: Path, findings: Findings) -> dict[str, int]:
     """Return the size of each file in a folder by its path; refuse what is not one, or has a wrong name."""
     found: dict[str, int] = {}
     for path, status in islice(entries_in(folder), MOST_FILES):
-        shown = one_line(path.encode(errors="replace").decode())
+        printable = one_line(path.encode(errors="replace").decode())
         problems = (problem for part in path.split("/") if (problem := path_problem(part)))
         if stat.S_ISLNK(status.st_mode):
-            findings.refuse(shown, "paths", "is a link")
+            findings.refuse(printable, "paths", "is a link")
         elif problem := next(problems, None):
-            findings.refuse(shown, "paths", f"has a name that {problem}")
+            findings.refuse(printable, "paths", f"has a name that {problem}")
         elif not stat.S_ISREG(status.st_mode):
-            findings.refuse(shown, "paths", "is not a regular file")
+            findings.refuse(printable, "paths", "is not a regular file")
         else:
             found[path] = status.st_size
     if len(found) >= MOST_FILES or sum(found.values()) > MOST_BYTES:
@@ -82,11 +82,16 @@ def regular_files(folder: Path, findings: Findings) -> dict[str, int]:
 
 
 @contextmanager
-def opened_file(path: Path) -> Iterator[h5py.File]:
-    """Open an HDF5 file whose members are all within bounds; UserError for whatever is wrong with it."""
+def opened_file(path: Path, known: Collection[str] | None = None) -> Iterator[h5py.File]:
+    """Open an HDF5 file whose members are all within bounds; UserError for whatever is wrong with it.
+
+    It has no other arrays and groups than those `known`, if they are given.
+    """
     try:
         with open_hdf5_file(path) as file:
             _check_members(file)
+            if known is not None and (surplus := sorted({*file} - {*known})):
+                raise UserError(f"has '{shown(surplus[0])}', which does not belong there")
             yield file
     except DAMAGE as error:
         raise UserError(f"cannot be read: {reason_of(error)}") from None

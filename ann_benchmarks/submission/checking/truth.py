@@ -100,7 +100,7 @@ def read_truths(
 
 def _read_truth(path: Path, dataset: BundledDataset, filter_set: str) -> tuple[Neighborhood, dict[str, Any]]:
     """Return true neighbours and what their file says of them; UserError where they cannot be read."""
-    with opened_file(path) as file:
+    with opened_file(path, ("neighbors", "distances", *["matches"] * bool(filter_set))) as file:
         facts = dict(file.attrs)
         rows = array_of(file, "neighbors", "iu").astype(np.int64)
         distances = array_of(file, "distances", "f")
