@@ -29,6 +29,8 @@ from ann_benchmarks.common import command
 from ann_benchmarks.common.cli import run_command
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.layout import COMMANDS
+from ann_benchmarks.jobs.job import Job, JobRequest
+from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.run import process
 
 ROOT = Path(__file__).parent.parent
@@ -171,6 +173,13 @@ def write_config(folder: Path, name: str, **keys: Any) -> None:
     entry |= {"docker_tag": f"ann-benchmarks-{name}", "run_groups": {"all": {"args": []}}, **keys}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.yml").write_text(yaml.safe_dump({"float": {"any": [entry]}}))
+
+
+def events_of(job: Job) -> list[Any]:
+    """Carry a job out in this process; return what is told of it."""
+    events: list[Any] = []
+    carry_out(JobRequest(job), events.append)
+    return events
 
 
 SHARED = "ANN_TESTS_SHARED"

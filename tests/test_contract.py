@@ -8,10 +8,13 @@ ANN_BENCHMARKS_PYTHON, the same is done with it.
 
 import ast
 import csv
+import json
 import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import h5py
@@ -20,17 +23,19 @@ import pytest
 
 from ann_benchmarks.common.layout import DEFINITIONS_FOLDER
 from ann_benchmarks.data.datasets.generated import write_random
+from ann_benchmarks.definitions.configs import read_configs
+from ann_benchmarks.definitions.definition import Data, get_definitions
 from ann_benchmarks.installing.main import export
+from ann_benchmarks.results.file import LONGEST_NAME, result_path
 
 from .conftest import make_dataset
 from .postgres_fixtures import clustered, copied
-from .programs import call_program, temporary_folder, write_config
+from .programs import ROOT, call_program, temporary_folder, write_config
 from .vchord_archives import installation_with_vchord
 from .vectorscale_wheel import installation_with_vectorscale
 
 pytestmark = pytest.mark.thorough
 
-REPOSITORY = Path(__file__).parents[1]
 ALGORITHMS = Path("ann_benchmarks/algorithms")
 PLUGINS = (
     *("postgres", "pgvector_hnsw", "pgvector_ivfflat", "pgvector_exact", "vchord", "vchordg", "clustering"),
@@ -136,12 +141,10 @@ def our_run(folder: Path, dataset: str, algorithm: str, *more: str) -> str:
 
 def test_plugins_import_nothing_of_the_framework_but_its_base():
     for folder in PLUGINS:
-        for file in (REPOSITORY / "algorithms" / folder).rglob("*.py"):
+        for file in (ROOT / "algorithms" / folder).rglob("*.py"):
             if file.name == "__main__.py":  # a command of this project, which no plug-in needs
                 continue
-            depth = len(
-                file.relative_to(REPOSITORY / "algorithms" / folder).parts
-            )  # 1: in the plug-in itself
+            depth = len(file.relative_to(ROOT / "algorithms" / folder).parts)  # 1: in the plug-in itself
             for node in ast.walk(ast.parse(file.read_text())):
                 if isinstance(node, ast.Import):
                     assert not any(name.name.startswith("ann_benchmarks") for name in node.names), file
@@ -325,8 +328,8 @@ def test_their_plugins_run_here(folder: Path, name: str, module: str, needs: str
     copy = folder / "ours"
     ignored = shutil.ignore_patterns("__pycache__")
     for part in ("ann_benchmarks", "algorithms", "tiers", "experiments", "reference"):
-        shutil.copytree(REPOSITORY / part, copy / part, ignore=ignored, symlinks=True)
-    shutil.copy(REPOSITORY / "run.py", copy)
+        shutil.copytree(ROOT / part, copy / part, ignore=ignored, symlinks=True)
+    shutil.copy(ROOT / "run.py", copy)
     plugins = Path("ann_benchmarks", "algorithms")
     shutil.copytree(Path(CHECKOUT) / plugins / module, copy / plugins / module)
     make_small(folder)
@@ -374,3 +377,56 @@ def their_copy(folder: Path) -> Path:
     copy = folder / "ann-benchmarks"
     shutil.copytree(CHECKOUT, copy, ignore=shutil.ignore_patterns("results", "data", ".git", *PLUGINS))
     return copy
+
+
+# The code of ann-benchmarks itself: its tests, and its definitions.
+
+
+KINDS = [*product(("float", "bit"), ("angular", "euclidean", "hamming", "jaccard", "ip"), (20,), (10,))]
+KINDS += [("float", "angular", 960, 100), ("bit", "jaccard", 128, 100)]
+
+EXPAND = """
+import json, sys
+from ann_benchmarks.definitions import get_definitions
+from ann_benchmarks.results import build_result_filepath
+print(json.dumps([
+    [[vars(d), [build_result_filepath("data", k, d, q) for q in d.query_argument_groups or [[]]]]
+     for d in get_definitions(dimension, points, metric, k)]
+    for points, metric, dimension, k in json.loads(sys.argv[1])
+]))
+"""
+
+
+@needs_checkout
+def test_their_tests_pass_on_our_package(folder: Path):
+    tests = shutil.copytree(Path(CHECKOUT, "test"), folder / "test")
+    make_dataset("glove-25-angular", "angular", 500, 25, queries=50, neighbours=100, folder=folder / "data")
+    files = sorted(map(str, tests.glob("*_test.py")))
+    said = run(folder, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files,
+               PYTHONPATH=str(ROOT))  # fmt: skip
+    assert len(files) >= 3
+    assert " passed" in said and "skipped" not in said
+
+
+@needs_checkout
+def test_their_configs_have_the_same_definitions_and_results_here():
+    theirs = json.loads(run(Path(CHECKOUT), THEIR_PYTHON, "-c", EXPAND, json.dumps(KINDS)).splitlines()[-1])
+    configs, broken = read_configs(Path(CHECKOUT) / ALGORITHMS)
+    assert not broken
+    for (points, metric, dimension, k), expected in zip(KINDS, theirs, strict=True):
+        found, fields = [], expected[0][0].keys() if expected else ()  # ours have more
+        for definition in get_definitions(configs, Data("data", 1000, dimension, metric, points), k):
+            name, build = definition.algorithm, definition.arguments
+            paths = [str(result_path("data", k, name, build + query)) for query in definition.points()]
+            facts = {field: value for field, value in vars(definition).items() if field in fields}
+            found.append([facts, paths])
+        assert counted(found) == counted(expected), (points, metric)
+    assert sum(map(len, theirs)) > 2000
+
+
+def counted(definitions: list) -> Counter:
+    """Definitions with their files; names that no file system takes are shortened here."""
+    return Counter(
+        json.dumps([facts, [p if len(Path(p).name) <= LONGEST_NAME else "" for p in paths]], sort_keys=True)
+        for facts, paths in definitions
+    )

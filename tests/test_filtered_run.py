@@ -11,14 +11,14 @@ from ann_benchmarks.data.datasets import get_dataset, prepare_filters
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.fields.series import stored_series
 from ann_benchmarks.jobs.events import PointDone
-from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
+from ann_benchmarks.jobs.job import Execution, Job, Procedure
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
-from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.results.file import read_result, write_result
 from ann_benchmarks.results.runs import load_runs
 
 from .filtered_rows import OWN_WAY
+from .programs import events_of
 
 pytestmark = pytest.mark.thorough
 
@@ -64,11 +64,9 @@ def measured(workspace, monkeypatch, body, procedure, name="plugin_of_filters"):
     if procedure.filter:
         prepare_filters("tiny", [procedure.filter])
     filters = (procedure.filter,) if procedure.filter and procedure.post_filter is None else ()
-    events = []
     definition = Definition(name, "Plugin", name, "t", [], [], False)
     job = Job(definition, [[]], "tiny", 5, procedure, Execution(filters=filters, show_progress=False))
-    carry_out(JobRequest(job), events.append)
-    return next(event for event in events if isinstance(event, PointDone))
+    return next(event for event in events_of(job) if isinstance(event, PointDone))
 
 
 def clients(**more):

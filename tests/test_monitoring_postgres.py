@@ -21,17 +21,16 @@ from ann_benchmarks.commands import plot as plot_command
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import PointDone
-from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
+from ann_benchmarks.jobs.job import Execution, Job, Procedure
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
-from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.monitoring import Monitor, read_monitoring
 from ann_benchmarks.monitoring.monitor import Recording, Sample, Stretch
 from ann_benchmarks.monitoring.stored import monitored
 from ann_benchmarks.plotting.dashboard import choose_panels, draw_dashboard, split_parts
 from ann_benchmarks.results.file import read_result
 
-from .programs import until
+from .programs import events_of, until
 
 pytestmark = pytest.mark.thorough
 
@@ -221,12 +220,10 @@ def run_plain(workspace, monkeypatch):
         workspace.add_plugin(name, PLAIN)
         (workspace.path / "plugins" / name).rename(workspace.path / name)
         definition = Definition(name, "Plugin", name, "t", [], [], False)
-        events = []
         procedure = Procedure(2, load=Load(1), warmup=Warmup("queries", 40))
         execution = Execution(**options)
         job = Job(definition, points, "tiny", 5, procedure, execution)
-        carry_out(JobRequest(job), events.append)
-        return [event.path for event in events if isinstance(event, PointDone)]
+        return [event.path for event in events_of(job) if isinstance(event, PointDone)]
 
     return run_it
 

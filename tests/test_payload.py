@@ -24,7 +24,6 @@ from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
 from ann_benchmarks.jobs.rounds import Rounds
 from ann_benchmarks.load.request import Load, QueryOrder
 from ann_benchmarks.load.warmup import Warmup
-from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.comparable import comparable, comparisons
@@ -33,6 +32,7 @@ from ann_benchmarks.views.chosen import choose_load
 
 from .client_answers import by_clients
 from .filtered_rows import DIMENSION, QUERIES, TRAIN, K, attributes, one
+from .programs import events_of
 from .relay import relayed
 from .report_data import make_run
 
@@ -187,9 +187,8 @@ SKEWED = Load(2, seconds=0.3, order=QueryOrder.parse("zipf:1.1"))
 
 @pytest.mark.parametrize("how", [{}, {"load": SKEWED, "warmup": Warmup("queries", 10)}])
 def test_a_point_states_the_bytes_of_a_query(plugin_server: Server, workspace, how):
-    procedure, events = Procedure(1, payload="text", **how), []
-    carry_out(JobRequest(hnsw_job(procedure)), events.append)
-    run = result_of(events)
+    procedure = Procedure(1, payload="text", **how)
+    run = result_of(events_of(hnsw_job(procedure)))
     assert run.attrs["payload_bytes"] == K * TEXT_BYTES
     assert run.series.payload == "text" and run.series.folder.endswith("payload-text")
     assert str(procedure).endswith(", with the payload text")

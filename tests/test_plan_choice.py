@@ -9,14 +9,14 @@ from ann_benchmarks.algorithms.postgres.session.statement import rows_removed
 from ann_benchmarks.data.datasets import prepare_filters
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Note, PointDone
-from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
+from ann_benchmarks.jobs.job import Execution, Job, Procedure
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
-from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.results.runs import load_runs
 
 from .conftest import make_dataset
 from .filtered_rows import QUERIES, TRAIN, K, attributes, filtered, one
+from .programs import events_of
 
 pytestmark = pytest.mark.thorough
 
@@ -26,11 +26,10 @@ def carried_out(definition: Definition, dataset: str, procedure: Procedure, poin
     filters = (procedure.filter,) if procedure.filter else ()
     if filters:
         prepare_filters(dataset, filters)
-    events: list = []
     job = Job(
         definition, [list(point)], dataset, 10, procedure, Execution(filters=filters, show_progress=False)
     )
-    carry_out(JobRequest(job), events.append)
+    events = events_of(job)
     (done,) = [event for event in events if isinstance(event, PointDone)]
     return done.path, [event.text for event in events if isinstance(event, Note)]
 

@@ -17,14 +17,14 @@ from ann_benchmarks.common import VERSION
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import Built, Failure, Located, Note, PointDone
-from ann_benchmarks.jobs.job import Job, JobRequest, Procedure
-from ann_benchmarks.measure.job import carry_out
+from ann_benchmarks.jobs.job import Job, Procedure
 from ann_benchmarks.measure.timed import PROGRESS_SECONDS, Subject, measure
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.file import read_result
 from ann_benchmarks.run.execute import WorkerPool
 
 from .conftest import ROOT, make_dataset
+from .programs import events_of
 
 EXACT = """\
 def fit(self, X):
@@ -46,9 +46,8 @@ def run_plugin(workspace, monkeypatch):
         workspace.add_plugin(name, body)
         (workspace.path / "plugins" / name).rename(workspace.path / name)
         definition = Definition(name, "Plugin", name, "t", [], [], False)
-        events = []
         job = Job(definition, [list(p) for p in points], dataset, count, Procedure(runs, batch))
-        carry_out(JobRequest(job), events.append)
+        events = events_of(job)
         paths = [event.path for event in events if isinstance(event, PointDone)]
         return events, read_result(paths[0])
 
@@ -295,8 +294,7 @@ def test_the_exact_scan_finds_the_true_neighbours(workspace, metric):
     definition = Definition(
         "bruteforce-numpy", "ExactScan", "ann_benchmarks.algorithms.bruteforce", "t", [metric], [], False
     )
-    events = []
-    carry_out(JobRequest(Job(definition, [[]], f"exact-{metric}", 10)), events.append)
+    events = events_of(Job(definition, [[]], f"exact-{metric}", 10))
     with h5py.File(f"data/exact-{metric}.hdf5") as file:
         assert read_result(events[1].path).neighbors.tolist() == file["neighbors"][()].tolist()
 

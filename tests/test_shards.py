@@ -29,7 +29,6 @@ from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure import rounds
-from ann_benchmarks.measure.job import carry_out
 from ann_benchmarks.measure.loaded_point import LoadedPoint
 from ann_benchmarks.measure.rounds import Contenders, EnteredJob, Turn
 from ann_benchmarks.measure.timed import Subject, measure
@@ -38,7 +37,7 @@ from ann_benchmarks.results.runs import load_runs
 
 from .client_answers import by_clients
 from .postgres_fixtures import SMALL, copied
-from .programs import one_line, temporary_folder
+from .programs import events_of, one_line, temporary_folder
 
 pytestmark = pytest.mark.thorough
 
@@ -366,9 +365,7 @@ def measured(definition, count, clients=2):
     """Measure one point with clients; return its file and what was stored."""
     load = {"load": Load(clients, seconds=0.3), "warmup": Warmup("queries", 10)}
     job = Job(definition, [[count]], "tiny", K, Procedure(1, **load), Execution(show_progress=False))
-    events: list = []
-    carry_out(JobRequest(job), events.append)
-    (done,) = [event for event in events if isinstance(event, PointDone)]
+    (done,) = [event for event in events_of(job) if isinstance(event, PointDone)]
     (run,) = load_runs([done.path])
     return done.path, run
 

@@ -35,6 +35,7 @@ from ann_benchmarks.run.console import Console
 
 from .conftest import make_dataset
 from .postgres_fixtures import clustered, fitted
+from .programs import events_of
 
 pytestmark = pytest.mark.thorough
 
@@ -219,7 +220,6 @@ def test_which_indexes_need_rows():
     assert not VectorChord("euclidean").learns_from_rows(10_000)  # so few have no lists
     assert VectorChord("euclidean").learns_from_rows(10**6)
     assert VectorChord("euclidean", {"lists": 30}).learns_from_rows(10_000)
-    assert not VectorChord("euclidean", {"lists": 30, "centroids": "c.npy"}).learns_from_rows(10_000)
 
 
 # Whole workloads on a real server, from the job to the record.
@@ -241,12 +241,6 @@ WRITES = Workload("writes", 2, 1.2, load=Load(2), rate=100.0)
 def job_of(workload, definition=HNSW, **more):
     procedure = Procedure(5, workload=workload, **more)
     return Job(definition, [[60]], "tiny", 10, procedure, Execution(show_progress=False))
-
-
-def events_of(job):
-    events = []
-    carry_out(JobRequest(job), events.append)
-    return events
 
 
 @pytest.fixture(autouse=True)
