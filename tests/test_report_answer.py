@@ -106,6 +106,10 @@ SAID = [
     ([make_run("hnsw", tier_disk="gp3", tier_cpus=4, query_order="zipf:1.1", ram=1)], "Holds for",
      "recall 0.95 at k = 10, 1 client, with 4 CPUs, on the disk gp3, with 1 GB of available RAM "
      "and shared_buffers of 1 GB, queries in the order zipf:1.1."),
+    ([make_run(name, clients=clients, ram=1, tier_disk=disk)
+      for name in ("hnsw", "vchord") for clients, disk in ((1, "gp3"), (8, "nvme"))], "Holds for",
+     "1 client, on the disk gp3, with 1 GB of available RAM and shared_buffers of 1 GB; "
+     "8 clients, on the disk nvme, with"),
     ([make_run("vchord", clients=1), make_run("hnsw", clients=32)], "Not measured",
      "all indexes under the same conditions, with 1 client and 32 clients"),
 ]  # fmt: skip

@@ -8,7 +8,14 @@ from typing import Any
 from ann_benchmarks.common.numbers import KIB, size_text, three_digits
 from ann_benchmarks.common.text import from_json
 from ann_benchmarks.results.at_recall import may_reach
-from ann_benchmarks.results.comparable import Comparison, comparisons, is_on_tier, least_memory, ram
+from ann_benchmarks.results.comparable import (
+    Comparison,
+    comparisons,
+    is_on_tier,
+    least_memory,
+    ram,
+    shared_place,
+)
 from ann_benchmarks.results.measurement import EXACT_SEARCH, NOT_INSTALLED, TIERS_LEFT_OUT
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run, number
@@ -102,8 +109,10 @@ def describe_scope(
 ) -> str:
     """Say for which recall, clients and memory an index is the answer, and which is with the least memory."""
     first = shown[0]
-    clients = listed([f"{one.clients}" for one in shown[:-1]] + [shown[-1].client_text])
-    text = f"recall {first.target:g} at k = {first.runs[0].count}, {clients}{first.place_text}."
+    loads = listed([f"{one.clients}" for one in shown[:-1]] + [shown[-1].client_text])
+    if (place := shared_place(shown)) is None:
+        loads, place = "; ".join(f"{one.client_text}{one.place_text}" for one in shown), ""
+    text = f"recall {first.target:g} at k = {first.runs[0].count}, {loads}{place}."
     least = []
     for one in scarce:
         equals = find_equals(one, error_rate)

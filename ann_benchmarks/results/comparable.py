@@ -110,6 +110,12 @@ class Comparison:
         return "".join(f", {text}" for text in parts)
 
 
+def shared_place(compared: Sequence[Comparison]) -> str | None:
+    """Return what was special about all of the comparisons, None where they differ in it."""
+    places = {one.place_text for one in compared}
+    return places.pop() if len(places) == 1 else None
+
+
 def comparisons(runs: Iterable[Run], target: float) -> list[Comparison]:
     """Return for each number of clients, ascending, the conditions under which to compare algorithms.
 

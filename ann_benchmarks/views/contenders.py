@@ -7,7 +7,7 @@ from typing import Any
 from ann_benchmarks.common.numbers import KIB, UNKNOWN, figure_text, size_text, three_digits
 from ann_benchmarks.common.text import from_json
 from ann_benchmarks.results.at_recall import AtRecall, describe_measuring
-from ann_benchmarks.results.comparable import Comparison
+from ann_benchmarks.results.comparable import Comparison, shared_place
 from ann_benchmarks.results.measurement import OVERSTATED
 from ann_benchmarks.results.runs import Run, interval, number
 from ann_benchmarks.statistics.contests import Ratio
@@ -91,7 +91,9 @@ def contender_table(
         for heading, cells in columns.items():
             reached = f"its highest recall is {highest:.4f}"
             cells.append({"Index": name, "In doubt": reached}.get(heading, UNKNOWN))
-    caption = f"At a recall of {compared[0].target:g}{compared[0].place_text}"
+    if (place := shared_place(compared)) is None:
+        place = ": " + "; ".join(f"{one.client_text}{one.place_text}" for one in compared)
+    caption = f"At a recall of {compared[0].target:g}{place}"
     return known_table(columns, caption, ("Index", "In doubt"))
 
 
