@@ -30,7 +30,7 @@ POINT_TYPES = ("float", "bit", "int")
 COMPARED = ("algorithm", "clients", "filter", "servers")  # fields that the series of a step differ in
 
 
-class Step(NamedTuple):
+class ExpectedStep(NamedTuple):
     """What is to be measured: series, by the fields that are compared, on a dataset; without any, anything.
 
     `groups` are the run groups of some algorithms instead of their config's.
@@ -80,10 +80,10 @@ def known_configs() -> list[Config]:
     return read_configs(DEFINITIONS_FOLDER)[0]
 
 
-def expected_steps(folder: Path, manifest: Manifest) -> list[Step]:
+def expected_steps(folder: Path, manifest: Manifest) -> list[ExpectedStep]:
     """Return what the bundle is to hold; UserError where its experiment is not one of the project's."""
     if manifest.experiment is None:
-        return [Step()]
+        return [ExpectedStep()]
     own = YamlFile(folder / EXPERIMENT, "an experiment").content
     name = manifest.experiment.removesuffix("-mini") if manifest.mini else manifest.experiment
     known = EXPERIMENTS / f"{name}.yml"
@@ -103,13 +103,13 @@ def _merged(step: Mapping[str, Any], is_mini: bool) -> dict[str, Any]:
     return found
 
 
-def read_step(step: Mapping[str, Any]) -> Step:
+def read_step(step: Mapping[str, Any]) -> ExpectedStep:
     """Return what a step of an experiment's file is to measure."""
     request = read_request([*_words(step["run"])])
     algorithms = [word.partition(":")[0] for word in request.algorithm]
     planned = product(algorithms, request.procedures(), request.servers)
     series = [Series(name, **how.series, **servers.fields).only(*COMPARED) for name, how, servers in planned]
-    return Step(request.dataset, [*dict.fromkeys(series)], step.get("groups", {}))
+    return ExpectedStep(request.dataset, [*dict.fromkeys(series)], step.get("groups", {}))
 
 
 def _words(run: Mapping[str, Any]) -> Iterator[str]:
@@ -143,7 +143,7 @@ def check_complete(opened: OpenedBundle, points: Sequence[CheckedPoint]) -> None
                 findings.refuse(f"results/{step.dataset}", "complete", f"it lacks the series {series.label}")
 
 
-def _check_curve(curve: Sequence[CheckedPoint], steps: Sequence[Step], opened: OpenedBundle) -> None:
+def _check_curve(curve: Sequence[CheckedPoint], steps: Sequence[ExpectedStep], opened: OpenedBundle) -> None:
     """Compare the points of a curve with the index of a step that has the most of them."""
     first, findings, have = curve[0], opened.findings, {point.file for point in curve}
     targets = {point.target for point in curve}
