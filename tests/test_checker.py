@@ -20,7 +20,7 @@ from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.measurement import recall_parts
 from ann_benchmarks.statistics.intervals import share_interval
 from ann_benchmarks.submission.checking import complete
-from ann_benchmarks.submission.checking.complete import Step, read_step
+from ann_benchmarks.submission.checking.complete import ExpectedStep, read_step
 from ann_benchmarks.submission.checking.expected import percentile_bounds
 from ann_benchmarks.submission.checking.rules import RULES
 from ann_benchmarks.submission.manifest import BundledDataset, Manifest
@@ -103,7 +103,7 @@ def test_each_kind_of_series_that_an_experiment_compares_is_to_be_there():
         assert all(step.fits(point) for point in kept)
         assert [series.label for series in step.missing(kept)] == lacks
     pooled = SimpleNamespace(dataset="mine", series=Series("hnsw", pooler="pgbouncer:session"))
-    assert not step.fits(pooled) and Step().fits(pooled) and not Step().missing([])
+    assert not step.fits(pooled) and ExpectedStep().fits(pooled) and not ExpectedStep().missing([])
     how = {"pooler": "none,pgbouncer:transaction", "clients": [1, 8], "filter": "uniform:0.1"}
     series = read_step({"run": {"algorithm": "hnsw", **how}}).series
     assert {one.pooler for one in series} == {"", "pgbouncer:transaction"}
@@ -116,7 +116,7 @@ def test_a_filtered_series_is_of_the_groups_for_filters_alone(monkeypatch: pytes
     facts = BundledDataset(10_000, 16, "euclidean", 100, "")
     series = Series("pgvector_hnsw", filter="uniform:0.1")
     first = SimpleNamespace(dataset="mine", facts=facts, series=series, count=10, folder=series.folder)
-    files = Step().files(first, True, set())[0]
+    files = ExpectedStep().files(first, True, set())[0]
     assert files and all("M_16_efConstruction_64" in file for file in files)
 
 

@@ -182,7 +182,7 @@ def test_random_kills(name: str) -> None:
 FILES = "error: too many open files: raise the limit (ulimit -n 1024)"
 
 
-@pytest.mark.parametrize("name", ["run.py", "report.py", "create_dataset.py", "clustering"])
+@pytest.mark.parametrize("name", ["run.py", "report.py", "create_dataset.py", "compare.py"])
 def test_few_files(workplace: Path, name: str) -> None:
     words = ["bash", "-c", 'ulimit -n 10; exec "$@"', "-", *command_line(name)]
     done = subprocess.run(

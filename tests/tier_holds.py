@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from textwrap import dedent
 
@@ -87,8 +87,10 @@ def inside(files: list[Path], text: str, *arguments: object) -> Iterator["subpro
 
 
 def members(folder: Path) -> set[int]:
-    """The processes of a group, by their pids."""
-    return set(map(int, (folder / "cgroup.procs").read_text().split()))
+    """The processes of a group, by their pids; none of one that has just been removed."""
+    with suppress(OSError):
+        return set(map(int, (folder / "cgroup.procs").read_text().split()))
+    return set()
 
 
 def line_of(process: "subprocess.Popen[str]") -> str:
