@@ -176,7 +176,7 @@ def write_config(folder: Path, name: str, **keys: Any) -> None:
 
 
 def events_of(job: Job) -> list[Any]:
-    """Carry a job out in this process; return what is told of it."""
+    """Carry out a job in this process and return the events that it reports."""
     events: list[Any] = []
     carry_out(JobRequest(job), events.append)
     return events

@@ -83,8 +83,8 @@ def in_attributes(**values: Any) -> Change:
     return replace_in("report/report.json", change)
 
 
-def of_another_release(folder: Path) -> None:
-    """Say in the README what the manifest does not, and in the manifest that another release has made it."""
+def name_another_release(folder: Path) -> None:
+    """Change a figure in the README, and name another release in the manifest."""
     write_manifest(folder, replace(read_manifest(folder), project_version="9.9"))
     replace_in("README.md", lambda text: text.replace("1,000 rows", "9,000,000 rows"))(folder)
 
@@ -168,7 +168,7 @@ BUNDLES = (
               replace_in("report/report.html", lambda text: "<h1>Fast</h1>")),
     Tampering("the README", "report", "9,000,000 rows",
               replace_in("README.md", lambda text: text.replace("1,000 rows", "9,000,000 rows"))),
-    Tampering("the README of another release", "report", "9,000,000 rows", of_another_release),
+    Tampering("the README of another release", "report", "9,000,000 rows", name_another_release),
     Tampering("a smaller index", "mixed", "of the same build", attrs(index_size=1.0)),
     Tampering("other SQL of one build", "mixed", "has build_sql", attrs(build_sql='["CREATE INDEX 9"]')),
     Tampering("dimensions of the SQL", "series", "of 99 dimensions",

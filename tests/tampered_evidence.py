@@ -81,7 +81,7 @@ def in_report(value: Any) -> Change:
     return change
 
 
-def in_report_removed(folder: Path) -> None:
+def remove_from_report(folder: Path) -> None:
     """Have the report leave out the first point."""
     content = json.loads((folder / "report/report.json").read_text())
     del content["points"][0]
@@ -142,7 +142,7 @@ EVIDENCE = (
     Tampering("a report of nothing for figures", "report", "must be a number", in_report(None)),
     Tampering("a report without points", "report", "does not show results/",
               replace_in("report/report.json", lambda text: '{"points": []}')),
-    Tampering("a report without one of its points", "report", "does not show results/", in_report_removed),
+    Tampering("a report without one of its points", "report", "does not show results/", remove_from_report),
     Tampering("a table without one of its points", "report", "does not show results/",
               replace_in("report/points.csv", lambda text: text[: text[:-1].rindex("\n") + 1])),
     Tampering("a file among the logs", "files", "does not belong to a bundle",

@@ -233,7 +233,7 @@ def test_clients_whose_run_was_broken_off_do_not_rest(algorithm):
     assert not len(pool)
 
 
-# Clients of plug-ins that are no database: what they measure, and what is left when something goes wrong.
+# Clients of plug-ins without a database: what they measure, and what they leave behind after a failure.
 
 
 NUMBERS = np.repeat(np.arange(20, dtype=np.float32), 2).reshape(20, 2)  # each is its own number, twice
@@ -441,7 +441,7 @@ SLEEPS = "SELECT 7 FROM pg_sleep(vector_norm($1::vector))"
 IN_PARTS = (
     "SELECT i, CASE WHEN i = 4000 THEN pg_sleep(vector_norm($1::vector)) END FROM generate_series(1, 4500) i"
 )
-SLEPT = np.array([[0.001], [2.0]], dtype=np.float32)  # that the queries 0 and 1 sleep for
+SLEPT = np.array([[0.001], [2.0]], dtype=np.float32)  # Queries 0 and 1 sleep for these seconds.
 FAST, SLOW = 0, 1
 
 

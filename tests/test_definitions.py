@@ -219,13 +219,13 @@ def test_every_configuration_of_vsbt_is_measured_on_its_dataset():
     for dataset, algorithm, arguments, query in rows:
         folder = {"vchord_in_table": "vchord", "pgvector_ivfflat_bq": "pgvector_ivfflat"}
         common = {"pgpu": PGPU, "vchord": REPORT, "vchord_in_table": REPORT}.get(algorithm, {})
-        wanted = {**common, **arguments}
+        requested = {**common, **arguments}
         found = definitions(folder.get(algorithm, algorithm), algorithm, dataset, 10**6)
         measured = [
             point
             for definition in joined(found)
-            if wanted.items() <= definition.arguments[1].items()
-            and set(definition.arguments[1]) <= {*wanted, "form"}
+            if requested.items() <= definition.arguments[1].items()
+            and set(definition.arguments[1]) <= {*requested, "form"}
             for point in definition.query_argument_groups
         ]
         if not all([*point] in measured for point in product(*query)):

@@ -15,13 +15,13 @@ from ann_benchmarks.distance import METRICS, pair_distances
 
 from . import exact
 
-BLOCKS_AT_ONCE = 3  # A GPU's memory holds the scores of so many.
+BLOCKS_AT_ONCE = 3  # Their scores are in a GPU's memory together.
 SENT_AT_ONCE = 2**23  # bytes
 EXACT_FOR_ROW = 2**12  # values of float64 on a GPU, several times, for each row of a block
 LARGE_MEMORY = 2**36  # bytes, of a GPU that takes larger blocks
 SHARE_OF_MEMORY = 0.4  # of a GPU's, for a span's rows
 VECTOR_TYPES = ("float16", "float32", "float64", "int8", "uint8")
-MANY_NEAR = 16  # If at least one chunk in so many has a near score, all scores are compared.
+MANY_NEAR = 16  # If one chunk in 16 has a near score, or more do, all scores are compared.
 PROVED = 256  # distances that the processor computes, too
 # How PyTorch and cuBLAS say it, in a RuntimeError.
 OUT_OF_MEMORY = ("out of memory", "allocate memory", "CUBLAS_STATUS_ALLOC_FAILED")
