@@ -1,0 +1,64 @@
+"""Forecasts: each law fitted to the samples of an index, and what they say of more rows."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ann_benchmarks.results.runs import Run, number
+
+from .growth import Curve, Prediction, fit
+from .laws import argument, blocks, build, seconds, size
+from .laws.law import KINDS
+
+EACH = (argument.LAW, blocks.LAW, seconds.LAW, seconds.TAIL, build.LAW, size.LAW, size.TABLE, size.MEMORY)
+LAWS = {law.name: law for law in EACH}
+FEWEST_SIZES = 3  # of samples, to which a law is fitted
+Key = tuple[str, int]  # of a curve: a law, and the clients where they matter, else 0
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The fitted laws of one index; `runs` are the results of its largest sample by number of clients."""
+
+    name: str
+    kind: str
+    runs: Mapping[int, Run]
+    curves: Mapping[Key, Curve]
+    rows: float  # of the largest sample
+
+    def predict(self, law: str, rows: float, clients: int = 0) -> Prediction | None:
+        """Return a figure at a number of rows; None where it is not known."""
+        curve = self.curves.get((law, clients))
+        found = curve.predict(rows) if curve else None
+        return found and found.mapped(lambda figure: LAWS[law].restored(figure, rows, self.largest))
+
+    @property
+    def largest(self) -> Run:
+        """A result of the largest sample."""
+        return next(iter(self.runs.values()))
+
+
+def forecast(name: str, runs: Iterable[Run], target: float) -> Forecast | None:
+    """Fit all laws to the results of one index on several samples; None where they are too few."""
+    reaching = [run for run in runs if number(run, "target_recall") == target and number(run, "rows")]
+    kinds = {KINDS.get(str(run.attrs.get("target_parameter"))) for run in reaching}
+    by_rows = {number(run, "rows") or 0.0 for run in reaching}
+    kind = next(iter(kinds)) if len(kinds) == 1 else None
+    if kind is None or len(by_rows) < FEWEST_SIZES:
+        return None
+    most = max(by_rows)
+    loads = sorted({run.series.clients or 1 for run in reaching})
+    curves: dict[Key, Curve] = {}
+    for law in LAWS.values():
+        base = curves.get((law.base, 0))
+        if law.base and base is None:
+            continue
+        for clients in loads if law.per_load else loads[:1]:
+            ours = [run for run in reaching if (run.series.clients or 1) == clients]
+            pairs = [
+                (number(run, "rows") or 0.0, figure) for run in ours if (figure := law.read(run, target))
+            ]
+            if len({rows for rows, _ in pairs}) >= FEWEST_SIZES:
+                key = law.name, clients if law.per_load else 0
+                curves[key] = fit(law.growth[kind], *zip(*pairs, strict=True), base)
+    largest = {run.series.clients or 1: run for run in reaching if number(run, "rows") == most}
+    return Forecast(name, kind, largest, curves, most)

@@ -1,0 +1,122 @@
+"""How a figure grows with the rows: a floor and a power, fitted to few samples with what is known before.
+
+The fit is the most probable one (MAP) of a normal distribution over the logarithms, and its covariance is
+Laplace's approximation: the inverse of the curvature there.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+LEVEL = 0.9  # of the intervals of predictions
+Z = 1.6449  # standard deviations of a normal distribution on each side that hold this share
+STEPS = 60  # of the fit, of which a few are needed
+
+
+class Known(NamedTuple):
+    """What is known of a parameter before anything is measured: a mean and its standard deviation."""
+
+    mean: float
+    deviation: float
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What is known of a figure before it is measured: it is about `floor` + c * base * rows**`exponent`.
+
+    The base is 1, or another figure that it follows. `floor` is the logarithm of the floor, None without one. `noise` is the standard deviation
+    of the logarithm of one measurement; `drift` that of the law itself for each factor e beyond the largest
+    sample; `farthest` is the factor up to which it was tested.
+    """
+
+    exponent: Known
+    noise: float
+    drift: float
+    floor: Known | None = None
+    farthest: float = 100.0
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A predicted figure with its 90% interval, in the unit of what was measured."""
+
+    value: float
+    low: float
+    high: float
+
+    def mapped(self, change: Callable[[float], float]) -> "Prediction":
+        """Return another figure that grows, or falls, with this one."""
+        low, high = sorted((change(self.low), change(self.high)))
+        return Prediction(change(self.value), low, high)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A fitted figure by rows: `parameters` are (log of the scale, exponent, log of the floor)."""
+
+    growth: Growth
+    largest: float  # rows of the largest sample
+    parameters: np.ndarray
+    covariance: np.ndarray
+    base: "Curve | None" = None
+
+    def predict(self, rows: float) -> Prediction | None:
+        """Return the figure at a number of rows; None beyond what was tested."""
+        if rows > self.largest * self.growth.farthest:
+            return None
+        value, variance = self.moments(rows)
+        wide = Z * math.sqrt(variance + self.growth.noise**2)
+        return Prediction(math.exp(value), math.exp(value - wide), math.exp(value + wide))
+
+    def moments(self, rows: float) -> tuple[float, float]:
+        """Return the mean of the figure's logarithm, and its variance without that of one measurement."""
+        x = math.log(rows / self.largest)
+        of_base, base_variance = self.base.moments(rows) if self.base else (0.0, 0.0)
+        value, slopes = _logarithm(self.parameters, x, of_base)
+        drift = self.growth.drift * max(x, 0.0)
+        return value, slopes @ self.covariance @ slopes + slopes[0] ** 2 * base_variance + drift**2
+
+
+def fit(growth: Growth, rows: Sequence[float], figures: Sequence[float], base: Curve | None = None) -> Curve:
+    """Fit a law to figures, each above 0, that were measured at numbers of rows."""
+    largest = max(rows)
+    x, y = np.log(np.array(rows, float) / largest), np.log(np.array(figures, float))
+    bases = [base.moments(one)[0] if base else 0.0 for one in rows]
+    top = int(x.argmax())
+    before = [Known(float(y[top]) - bases[top], 3.0), growth.exponent, growth.floor or Known(-99.0, 1e-6)]
+    means = np.array([one.mean for one in before])
+    weights = np.diag([one.deviation**-2.0 for one in before])
+    parameters, damping = means.copy(), 1.0
+    if growth.floor:  # begins below the figures
+        parameters[2] = min(means[2], float(y.min()) - 0.2)
+
+    def state(at: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """Return the cost, half its gradient and half its curvature."""
+        pairs = [_logarithm(at, place, of_base) for place, of_base in zip(x, bases, strict=True)]
+        misses = (np.array([value for value, _ in pairs]) - y) / growth.noise
+        slopes = np.array([slope for _, slope in pairs]) / growth.noise
+        away = at - means
+        cost = float(misses @ misses + away @ weights @ away)
+        return cost, slopes.T @ misses + weights @ away, slopes.T @ slopes + weights
+
+    cost, gradient, curvature = state(parameters)
+    for _ in range(STEPS):
+        step = np.linalg.solve(curvature + damping * np.diag(np.diag(curvature)), gradient)
+        tried = state(parameters - step)
+        if tried[0] <= cost:
+            parameters, (cost, gradient, curvature), damping = parameters - step, tried, damping / 4
+        else:
+            damping *= 4
+    return Curve(growth, largest, parameters, np.linalg.inv(curvature), base)
+
+
+def _logarithm(parameters: np.ndarray, x: float, of_base: float) -> tuple[float, np.ndarray]:
+    """Return log(floor + scale * base * e**(exponent * x)), and its derivatives by the parameters."""
+    scale, exponent, floor = parameters
+    grown = scale + of_base + exponent * x
+    value = np.logaddexp(grown, floor)
+    share = math.exp(grown - value)
+    return float(value), np.array([share, share * x, 1 - share])

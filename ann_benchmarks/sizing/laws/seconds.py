@@ -1,0 +1,42 @@
+"""Seconds of a query with all data in memory: a round trip, and its blocks at a cost that grows with the index.
+
+A block costs more the less of the index the caches of the CPU and of its page table hold: on the machine that
+measured the exponents here, a graph's block cost (rows)**0.3 between 3 MB and 1 GB of index. With several
+clients, 1 / throughput takes the place of the seconds, so the cores that they share are part of the scale.
+"""
+
+import math
+
+from ann_benchmarks.results.runs import Run
+
+from ..growth import Growth, Known
+from .law import GRAPH, LISTS, Law
+
+ROUND_TRIP = Known(math.log(1e-4), 0.5)
+
+
+def read(run: Run, target: float) -> float | None:
+    """Return 1 / throughput."""
+    return 1 / run.metrics["qps"]
+
+
+def read_tail(run: Run, target: float) -> float | None:
+    """Return the 99th percentile of the latency, in s."""
+    return run.metrics["p99"] / 1000
+
+
+CACHES = {GRAPH: Known(0.30, 0.08), LISTS: Known(0.15, 0.10)}
+LAW = Law(
+    "seconds",
+    read,
+    {kind: Growth(known, noise=0.06, drift=0.05, floor=ROUND_TRIP) for kind, known in CACHES.items()},
+    per_load=True,
+    base="blocks",
+)
+TAIL = Law(
+    "p99",
+    read_tail,
+    {kind: Growth(known, noise=0.15, drift=0.1, floor=ROUND_TRIP) for kind, known in CACHES.items()},
+    per_load=True,
+    base="blocks",
+)
