@@ -1,5 +1,6 @@
 """Forecasts: each law fitted to the samples of an index, and what they say of more rows."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -7,7 +8,7 @@ from ann_benchmarks.results.runs import Run, number
 
 from .growth import Curve, Prediction, fit
 from .laws import argument, blocks, build, seconds, size
-from .laws.law import KINDS
+from .laws.law import GRAPH, KINDS
 
 EACH = (argument.LAW, blocks.LAW, seconds.LAW, seconds.TAIL, build.LAW, size.LAW, size.TABLE, size.MEMORY)
 LAWS = {law.name: law for law in EACH}
@@ -29,23 +30,40 @@ class Forecast:
         """Return a figure at a number of rows; None where it is not known."""
         curve = self.curves.get((law, clients))
         found = curve.predict(rows) if curve else None
-        return found and found.mapped(lambda figure: LAWS[law].restored(figure, rows, self.largest))
+        if found is None or (LAWS[law].is_at_recall and not self.reaches(rows)):
+            return None
+        return found.mapped(lambda figure: LAWS[law].restored(figure, rows, self.largest))
+
+    def reaches(self, rows: float) -> bool:
+        """Whether the recall takes no larger query argument than there is, as far as this is known."""
+        most = number(self.largest, "target_most") if self.kind == GRAPH else None
+        argument = self.predict("argument", rows)
+        return argument is None or most is None or argument.value <= most
 
     @property
     def largest(self) -> Run:
         """A result of the largest sample."""
         return next(iter(self.runs.values()))
 
+    @property
+    def farthest(self) -> float:
+        """The most rows of which anything is predicted."""
+        return max(curve.largest * curve.growth.farthest for curve in self.curves.values())
 
-def forecast(name: str, runs: Iterable[Run], target: float) -> Forecast | None:
+    @property
+    def samples(self) -> list[float]:
+        """The rows of each sample, ascending."""
+        return sorted({rows for curve in self.curves.values() for rows, _ in curve.measured})
+
+
+def forecast(runs: Iterable[Run], target: float) -> Forecast | None:
     """Fit all laws to the results of one index on several samples; None where they are too few."""
     reaching = [run for run in runs if number(run, "target_recall") == target and number(run, "rows")]
     kinds = {KINDS.get(str(run.attrs.get("target_parameter"))) for run in reaching}
-    by_rows = {number(run, "rows") or 0.0 for run in reaching}
+    sizes = {number(run, "rows") or 0.0 for run in reaching}
     kind = next(iter(kinds)) if len(kinds) == 1 else None
-    if kind is None or len(by_rows) < FEWEST_SIZES:
+    if kind is None or len(sizes) < FEWEST_SIZES:
         return None
-    most = max(by_rows)
     loads = sorted({run.series.clients or 1 for run in reaching})
     curves: dict[Key, Curve] = {}
     for law in LAWS.values():
@@ -54,11 +72,9 @@ def forecast(name: str, runs: Iterable[Run], target: float) -> Forecast | None:
             continue
         for clients in loads if law.per_load else loads[:1]:
             ours = [run for run in reaching if (run.series.clients or 1) == clients]
-            pairs = [
-                (number(run, "rows") or 0.0, figure) for run in ours if (figure := law.read(run, target))
-            ]
+            read = [(number(run, "rows") or 0.0, law.read(run, target)) for run in ours]
+            pairs = [(rows, figure) for rows, figure in read if figure and math.isfinite(figure)]
             if len({rows for rows, _ in pairs}) >= FEWEST_SIZES:
-                key = law.name, clients if law.per_load else 0
-                curves[key] = fit(law.growth[kind], *zip(*pairs, strict=True), base)
-    largest = {run.series.clients or 1: run for run in reaching if number(run, "rows") == most}
-    return Forecast(name, kind, largest, curves, most)
+                curves[law.name, clients if law.per_load else 0] = fit(law.growth[kind], pairs, base)
+    largest = {run.series.clients or 1: run for run in reaching if number(run, "rows") == max(sizes)}
+    return Forecast(reaching[0].series.family, kind, largest, curves, max(sizes))

@@ -25,22 +25,21 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True)
 class Growth:
-    """What is known of a figure before it is measured: it is about `floor` + c * base * rows**`exponent`.
+    """What is known of a figure before it is measured: it is about floor + c * base * rows**exponent.
 
-    The base is 1, or another figure that it follows. `floor` is the logarithm of the floor, None without one. `noise` is the standard deviation
-    of the logarithm of one measurement; `drift` that of the law itself for each factor e beyond the largest
-    sample; `farthest` is the factor up to which it was tested.
+    The base is 1, or another figure that this one follows. `floor` is the logarithm of the floor, None if
+    there is none; `noise` the standard deviation of the logarithm of one measurement; `drift` that of the law
+    itself for each factor e beyond the largest sample; `farthest` the factor up to which the law was tested.
     """
 
     exponent: Known
     noise: float
     drift: float
     floor: Known | None = None
-    farthest: float = 100.0
+    farthest: float = 20.0
 
 
-@dataclass(frozen=True)
-class Prediction:
+class Prediction(NamedTuple):
     """A predicted figure with its 90% interval, in the unit of what was measured."""
 
     value: float
@@ -58,10 +57,15 @@ class Curve:
     """A fitted figure by rows: `parameters` are (log of the scale, exponent, log of the floor)."""
 
     growth: Growth
-    largest: float  # rows of the largest sample
+    measured: Sequence[tuple[float, float]]  # (rows, figure) of each sample
     parameters: np.ndarray
     covariance: np.ndarray
     base: "Curve | None" = None
+
+    @property
+    def largest(self) -> float:
+        """The rows of the largest sample."""
+        return max(rows for rows, _ in self.measured)
 
     def predict(self, rows: float) -> Prediction | None:
         """Return the figure at a number of rows; None beyond what was tested."""
@@ -80,11 +84,11 @@ class Curve:
         return value, slopes @ self.covariance @ slopes + slopes[0] ** 2 * base_variance + drift**2
 
 
-def fit(growth: Growth, rows: Sequence[float], figures: Sequence[float], base: Curve | None = None) -> Curve:
-    """Fit a law to figures, each above 0, that were measured at numbers of rows."""
-    largest = max(rows)
-    x, y = np.log(np.array(rows, float) / largest), np.log(np.array(figures, float))
-    bases = [base.moments(one)[0] if base else 0.0 for one in rows]
+def fit(growth: Growth, measured: Sequence[tuple[float, float]], base: Curve | None = None) -> Curve:
+    """Fit a law to pairs of rows and a figure above 0; `base` is the curve of what the figure follows."""
+    rows, y = np.log(np.array(measured)).T
+    x = rows - rows.max()
+    bases = [base.moments(one)[0] if base else 0.0 for one, _ in measured]
     top = int(x.argmax())
     before = [Known(float(y[top]) - bases[top], 3.0), growth.exponent, growth.floor or Known(-99.0, 1e-6)]
     means = np.array([one.mean for one in before])
@@ -110,7 +114,7 @@ def fit(growth: Growth, rows: Sequence[float], figures: Sequence[float], base: C
             parameters, (cost, gradient, curvature), damping = parameters - step, tried, damping / 4
         else:
             damping *= 4
-    return Curve(growth, largest, parameters, np.linalg.inv(curvature), base)
+    return Curve(growth, measured, parameters, np.linalg.inv(curvature), base)
 
 
 def _logarithm(parameters: np.ndarray, x: float, of_base: float) -> tuple[float, np.ndarray]:

@@ -1,4 +1,4 @@
-"""What grows with the rows, a file a law: how the figure is read of a result, and what is known of its growth.
+"""What grows with the rows, a file a law: how a figure is read of results, and what is known of its growth.
 
-Exponents and deviations without another source are what `python -m benchmarks sizing` measured.
+Exponents and deviations without another source were measured by `python -m benchmarks sizing`.
 """

@@ -1,8 +1,8 @@
 """The query argument that a recall needs: ef_search of a graph, or the probes of lists of constant length.
 
 The misses of a search fall as a power of its argument, so a result that exceeds the recall tells which
-argument would just reach it. At a constant recall, the ef_search of a graph is a power of the rows, which grows
-with the intrinsic dimension. Of lists, the odds of a list to be probed are a power of the rows, and fall.
+argument would just reach it. At a constant recall, the ef_search of a graph is a power of the rows, whose
+exponent rises with the intrinsic dimension. The odds that a list is probed fall with a power of the rows.
 """
 
 from ann_benchmarks.results.runs import Run, number
@@ -48,8 +48,8 @@ LAW = Law(
     "argument",
     read,
     {
-        GRAPH: Growth(Known(0.35, 0.15), noise=0.05, drift=0.05),
-        LISTS: Growth(Known(-0.55, 0.12), noise=0.08, drift=0.05),
+        GRAPH: Growth(Known(0.35, 0.15), noise=0.05, drift=0.13),
+        LISTS: Growth(Known(-0.55, 0.12), noise=0.08, drift=0.13),
     },
     restored,
 )

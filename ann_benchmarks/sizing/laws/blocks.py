@@ -21,7 +21,8 @@ LAW = Law(
     "blocks",
     read,
     {
-        GRAPH: Growth(Known(0.35, 0.15), noise=0.03, drift=0.05),
-        LISTS: Growth(Known(0.5, 0.2), noise=0.05, drift=0.08, floor=Known(3.9, 0.7)),
+        GRAPH: Growth(Known(0.35, 0.15), noise=0.03, drift=0.08),
+        LISTS: Growth(Known(0.5, 0.2), noise=0.05, drift=0.11, floor=Known(3.9, 0.7)),
     },
+    is_at_recall=True,
 )

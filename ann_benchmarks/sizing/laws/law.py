@@ -23,6 +23,7 @@ class Law:
 
     `restored` is the inverse of what `read` does, at a number of rows, with a result of the largest sample.
     `per_load`: it differs with the number of clients. `base` names the law whose figure it follows.
+    `is_at_recall`: there is none where no query argument reaches the recall.
     """
 
     name: str
@@ -31,3 +32,4 @@ class Law:
     restored: Callable[[float, float, Run], float] = unchanged
     per_load: bool = False
     base: str = ""
+    is_at_recall: bool = False

@@ -1,4 +1,4 @@
-"""Seconds of a query with all data in memory: a round trip, and its blocks at a cost that grows with the index.
+"""Seconds of a query with all data in memory: a round trip, and its blocks, whose cost grows with the index.
 
 A block costs more the less of the index the caches of the CPU and of its page table hold: on the machine that
 measured the exponents here, a graph's block cost (rows)**0.3 between 3 MB and 1 GB of index. With several
@@ -32,6 +32,7 @@ LAW = Law(
     {kind: Growth(known, noise=0.06, drift=0.05, floor=ROUND_TRIP) for kind, known in CACHES.items()},
     per_load=True,
     base="blocks",
+    is_at_recall=True,
 )
 TAIL = Law(
     "p99",
@@ -39,4 +40,5 @@ TAIL = Law(
     {kind: Growth(known, noise=0.15, drift=0.1, floor=ROUND_TRIP) for kind, known in CACHES.items()},
     per_load=True,
     base="blocks",
+    is_at_recall=True,
 )

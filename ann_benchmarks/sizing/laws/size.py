@@ -1,4 +1,4 @@
-"""Bytes on disk, and in memory while an index is built: exact multiples of the rows, and what is there always.
+"""Bytes on disk, and of memory while an index is built: multiples of the rows, and a constant.
 
 A row takes the same share of pages whatever the number of rows is (the layouts are in the plug-ins'
 `index_bytes`), and lists of constant length the same pages each. maintenance_work_mem holds a graph whole, on
