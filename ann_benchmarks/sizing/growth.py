@@ -27,9 +27,9 @@ class Known(NamedTuple):
 class Growth:
     """What is known of a figure before it is measured: it is about floor + c * base * rows**exponent.
 
-    The base is 1, or another figure that this one follows. `floor` is the logarithm of the floor, None if
-    there is none; `noise` the standard deviation of the logarithm of one measurement; `drift` that of the law
-    itself for each factor e beyond the largest sample; `farthest` the factor up to which the law was tested.
+    The base is 1, or another figure that this one follows. `floor` is the logarithm of the floor, if it has
+    one; `noise` the standard deviation of the logarithm of one measurement; `drift` that of the law itself
+    for each factor e beyond the largest sample; `farthest` the factor up to which the law was tested.
     """
 
     exponent: Known

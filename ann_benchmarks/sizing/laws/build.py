@@ -1,7 +1,8 @@
 """Seconds of a build that fits into memory, by the work of all its processes.
 
 A graph inserts a row at the cost of a search, which grows with the logarithm of the rows and with the misses
-of the caches. An index with one level of lists compares each row with each list; the rest grows with the rows.
+of the caches. An index with one level of lists compares each row with each list, and does some work for each
+row besides.
 PostgreSQL gives a table below min_parallel_table_scan_size (8 MB) no parallel worker, one from there on, and
 another for each 3 times (compute_parallel_worker in allpaths.c).
 """

@@ -23,7 +23,7 @@ class Law:
 
     `restored` is the inverse of what `read` does, at a number of rows, with a result of the largest sample.
     `per_load`: it differs with the number of clients. `base` names the law whose figure it follows.
-    `is_at_recall`: there is none where no query argument reaches the recall.
+    `is_at_recall`: it exists only where some query argument reaches the recall.
     """
 
     name: str
