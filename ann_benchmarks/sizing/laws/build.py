@@ -18,7 +18,7 @@ from .law import GRAPH, LISTS, Law
 FIRST_WORKER = 8192  # KiB of table
 MORE = 3.0  # times as much table, another worker
 GAIN = 0.9  # of a worker
-EQUAL_LISTS = 800  # that a row is compared with in the time of the rest
+EQUAL_LISTS = 800  # comparing a row with all of these takes as long as the rest of its work
 
 
 def speedup(table: float, workers: float) -> float:
