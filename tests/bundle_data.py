@@ -112,8 +112,7 @@ def remake(folder: Path, **changes: Any) -> None:
     """Write the manifest again with the hashes of what lies there, as one who tampers would; with changes."""
     manifest = replace(read_manifest(folder), **changes)
     if changes:
-        servers = json.loads((folder / "system.json").read_text())["servers"]
-        (folder / "README.md").write_text(readme(manifest, servers))
+        (folder / "README.md").write_text(readme(manifest))
     files = {
         name: BundledFile(sha256_of(folder / name), (folder / name).stat().st_size)
         for name in files_in(folder)

@@ -13,9 +13,8 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.results.attributes import checked_attributes
 from ann_benchmarks.results.file import Result, read_more, read_result
-from ann_benchmarks.submission.checking.check import check_point
-from ann_benchmarks.submission.checking.claims import check_claims
-from ann_benchmarks.submission.checking.curves import TOGETHER, Copies
+from ann_benchmarks.submission.checking.check import check_point, check_together
+from ann_benchmarks.submission.checking.curves import Copies
 from ann_benchmarks.submission.checking.points import (
     FOREIGN,
     HISTOGRAM,
@@ -79,7 +78,7 @@ class HonestBundle:
         self.points = {file: self.point(file, raw) for file, raw in self.raw.items()}
 
     def point(self, file: str, raw: Raw) -> CheckedPoint:
-        """Return a result as the checker has it; UserError or UnjudgedError where it cannot be read."""
+        """Return a result as the checker has it; UserError where it cannot be read."""
         given = [raw.arrays.get(name, np.empty(0)) for name in (*ARRAYS, *HISTOGRAM)]
         # As an array in single precision is stored.
         times, neighbors, distances = (np.asarray(one) for one in given[:3])
@@ -115,14 +114,10 @@ class HonestBundle:
         if point.is_foreign:
             return [f"[readable] {FOREIGN}"]
         others, copies = self.others[file]
-        claims = self.opened.manifest.claims
-        check_point(point, file in {claim.file for claim in claims}, findings)
+        check_point(point, findings)
         findings.refuse(file, "duplicate", *deepcopy(copies).problems(point))
         points = [*others, point.drop_arrays()]
-        for rule, problems in TOGETHER:
-            for where, problem in problems(points):
-                findings.refuse(where, rule, problem)
-        check_claims(replace(self.opened, findings=findings), {one.file: one for one in points})
+        check_together(points, self.opened.manifest.target_recall, findings)
         return [str(finding) for finding in findings.refused]
 
     def sees(self, tampering: Tampering) -> bool:

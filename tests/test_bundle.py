@@ -2,14 +2,11 @@
 
 import errno
 import json
-import os
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import time
-import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +22,7 @@ from ann_benchmarks.results.file import truth_mark
 from ann_benchmarks.results.records import write_record
 from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.submission import bundle
-from ann_benchmarks.submission.bundle import BundleRequest, commit_of
+from ann_benchmarks.submission.bundle import BundleRequest
 from ann_benchmarks.submission.checking.search import private_facts
 from ann_benchmarks.submission.facts import HOST, PATH, REPOSITORY, USER, OwnFact
 from ann_benchmarks.submission.files import files_in, sha256_of
@@ -49,7 +46,7 @@ PRIVATE = (b"quokka7", b"xenia", b"10.0.0.5", b"10.0.0.6", b"/home/bob", b"@shop
 
 @pytest.fixture
 def results(tmp_path, monkeypatch):
-    """Results of two servers at two addresses, with private facts in attributes, arrays and logs."""
+    """Results of two servers at two addresses, with private facts in attributes and arrays."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(chapters, "facts_here", lambda: FACTS)
     monkeypatch.setattr(chapters, "worth_showing", lambda what, *_: [{"kind": KIND_OF[what]}])
@@ -85,11 +82,6 @@ def results(tmp_path, monkeypatch):
                 )
                 file["more/notes"] = np.array([b"by xenia", b"on quokka7"])
                 file["more"].attrs["mail"] = "xenia@shop.example"
-    log = Path("logs/mine/10/hnsw-c1/x.log")
-    log.parent.mkdir(parents=True)
-    log.write_text(
-        f"on quokka7, host=10.0.0.5\n  File '{ROOT}/run.py'\nask who@shop.example; PostgreSQL 18.6.3.1\n"
-    )
     return truth
 
 
@@ -114,8 +106,8 @@ def test_a_whole_bundle(results, capsys):
         for name, file in manifest.files.items()
     )
     assert {
-        "README.md", "system.json", "truth/mine.hdf5", "report/report.html", "report/1-frontier.png",
-        "logs/mine/10/hnsw-c1/x.log", "results/mine/10/hnsw-w/a.workload.json",
+        "README.md", "truth/mine.hdf5", "report/report.html", "report/1-frontier.png",
+        "results/mine/10/hnsw-w/a.workload.json",
         *(f"results/mine/10/hnsw-c1/x{i}.hdf5" for i in range(3)),
         *(f"results/mine/10/hnsw-c1@at-address-2-5432/x{i}.hdf5" for i in range(3)),
     } <= set(manifest.files)  # fmt: skip
@@ -123,8 +115,6 @@ def test_a_whole_bundle(results, capsys):
         content = (OUT / name).read_bytes().replace(b"Xenia <xenia@shop.example>", b"")
         assert not [fact for fact in PRIVATE if fact in content], name
     assert (manifest.contact, manifest.division) == ("Xenia <xenia@shop.example>", "open")
-    log = (OUT / "logs/mine/10/hnsw-c1/x.log").read_text()
-    assert "[repository]/run.py" in log and "PostgreSQL 18.6.3.1" in log
     assert "addresses of machines: 2" in str(manifest.left_out)
     said = capsys.readouterr().out.splitlines()
     assert len(said) == 1 and said[0].startswith("left out of out as private: names of hosts: 1")
@@ -162,28 +152,15 @@ def test_the_copies_have_the_same_figures_and_servers(results):
         ]
 
 
-def test_what_is_claimed_and_described(results):
+def test_the_dataset_is_described(results):
     manifest = made(division="published")
     (mine,) = manifest.datasets.values()
     assert (mine.rows, mine.dimension, mine.metric, mine.queries) == (20, 2, "euclidean", 1000)
     assert mine.fingerprint == truth_mark(results)
     with h5py.File(OUT / "truth/mine.hdf5") as file:
         assert np.array_equal(file["distances"], results) and file["neighbors"].shape == results.shape
-        assert file.attrs["fingerprint"] == mine.fingerprint and file.attrs["name"] == "mine"
-    assert [(one.series, one.file, one.recall) for one in manifest.claims] == [
-        ("hnsw-c1 (at [address-1]:5432)", "results/mine/10/hnsw-c1/x1.hdf5", 0.96),
-        ("hnsw-c1 (at [address-2]:5432)", "results/mine/10/hnsw-c1@at-address-2-5432/x1.hdf5", 0.96),
-    ]
-    first = manifest.claims[0]
-    assert first.qps_low < first.qps < first.qps_high and first.p99 == pytest.approx(2)
-    system = json.loads((OUT / "system.json").read_text())
-    assert [server["name"] for server in system["servers"]] == ["at [address-1]:5432", "at [address-2]:5432"]
-    server = system["servers"][0]
-    assert server["software"]["PostgreSQL"] == "18.6.3.1" and server["machine"] == {"cpu": "Some CPU"}
-    assert server["settings"] == {"jit": "off", "log_directory": "[path-2]"}
-    assert server["plans"]["hnsw-c1 (at [address-1]:5432)"]["plan"]["Node Type"] == "Limit"
     readme = (OUT / "README.md").read_text()
-    assert "20 rows of 2 dimensions" in readme and "Machine: cpu Some CPU" in readme
+    assert "20 rows of 2 dimensions" in readme and "Division: published" in readme
 
 
 def test_an_older_bundle_is_replaced_and_nothing_else_is(results):
@@ -238,21 +215,9 @@ def test_what_cannot_be_bundled_is_one_line(results, tmp_path):
     with pytest.raises(UserError, match="x0.hdf5 cannot be copied into the bundle: has a link, 'out'"):
         made()
     path.unlink()
-    log = Path("logs/mine/10/hnsw-c1/x.log")
-    log.write_bytes(b"\xff\x00old\n" * 300_000 + b"the end\n")
-    made()
-    text = (OUT / log).read_text()
-    assert text.endswith("the end\n") and "bytes before this are left out" in text and len(text) < 3 << 20
     Path("data/mine.hdf5").rename("data/other.hdf5")
     with pytest.raises(UserError, match="mine"):
         made()
-
-
-def chunk(kind, data):
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-
-PICTURE, END = b"\x89PNG\r\n\x1a\n", chunk(b"IEND", b"")
 
 
 @pytest.mark.parametrize(
@@ -262,7 +227,6 @@ PICTURE, END = b"\x89PNG\r\n\x1a\n", chunk(b"IEND", b"")
         ("a.html", b"on qu&#111;kka7", "in its text"),
         ("a.json", b'["\\u0078enia"]', "in its text"),
         ("a.json", json.dumps({"a": json.dumps({"quokka7": 1})}).encode(), "in its text"),
-        ("a.png", PICTURE + chunk(b"tEXt", b"Author\0xenia") + END, "in a text of the picture"),
         ("a-xenia.csv", b"", "in the name of the file"),
         ("logs/x.log", b"in /data/xenia/work", "in its text"),
     ],
@@ -274,40 +238,18 @@ def test_the_last_search_finds_what_is_left(tmp_path, name, content, where):
     assert where in [where for _, where in private_facts(tmp_path, name, Private(FACTS), "")]
 
 
-@pytest.mark.parametrize(
-    ("content", "line"),
-    [
-        (PICTURE + chunk(b"zTXt", b"By\0\0" + zlib.compress(b"xenia")) + END, "a part 'zTXt'"),
-        (PICTURE + chunk(b"prVt", b"..quokka7..") + END, "a part 'prVt'"),
-        (PICTURE + END + b"xenia", "behind the end"),
-        (PICTURE + chunk(b"IDAT", b"x"), "has a part ''"),
-        (b"xenia", "must be a PNG picture"),
-    ],
-)
-def test_a_picture_has_no_parts_that_hide_texts(tmp_path, content, line):
-    (tmp_path / "a.png").write_bytes(content)
-    with pytest.raises(UserError, match=line):
-        private_facts(tmp_path, "a.png", Private(FACTS), "")
-
-
-@pytest.mark.parametrize("where", ["attribute", "array", "name", "unused space", "bytes"])
+@pytest.mark.parametrize("where", ["attribute", "array", "name"])
 def test_the_last_search_reads_hdf5(tmp_path, where):
     path = tmp_path / "a.hdf5"
     with h5py.File(path, "w") as file:
         file["group/plain"] = np.arange(10)
-        if where in ("attribute", "unused space"):
+        if where == "attribute":
             file["group/plain"].attrs["by"] = json.dumps({"user": "quokka7 and more"})
         elif where == "array":
             file.create_dataset("texts", data=["on quokka7"] * 100, chunks=True, compression="gzip")
         elif where == "name":
             file["group/xenia"] = 1
-    if where == "unused space":
-        with h5py.File(path, "a") as file:
-            del file["group/plain"].attrs["by"]
-    elif where == "bytes":
-        path.write_bytes(path.read_bytes() + b" quokka7 ")
-    if b"quokka7" in path.read_bytes() or where != "unused space":
-        assert private_facts(tmp_path, "a.hdf5", Private(FACTS), "")
+    assert private_facts(tmp_path, "a.hdf5", Private(FACTS), "")
 
 
 def test_a_leak_stops_the_bundle(results, monkeypatch):
@@ -318,7 +260,7 @@ def test_a_leak_stops_the_bundle(results, monkeypatch):
 
 
 def test_a_dataset_that_is_called_like_its_owner_is_refused(results):
-    for folder in ("data", "results", "logs"):
+    for folder in ("data", "results"):
         for path in Path(folder).glob("mine*"):
             path.rename(path.with_name(path.name.replace("mine", "xenia-mine")))
     trust(Path("data/xenia-mine.hdf5"))
@@ -352,15 +294,3 @@ def test_the_command_says_what_is_wrong(results, words, line, monkeypatch, capsy
         report.main()
     assert line in str(raised.value) + capsys.readouterr().err
     assert not OUT.exists()
-
-
-def test_the_commit_of_a_checkout(tmp_path):
-    assert commit_of(tmp_path) == ""
-    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(tmp_path)]
-    (tmp_path / "file").write_text("1")
-    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
-        subprocess.run([*git, *words], check=True, env={**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null"})
-    commit = commit_of(tmp_path)
-    assert len(commit) == 40
-    (tmp_path / "file").write_text("2")
-    assert commit_of(tmp_path) == f"{commit}-changed"

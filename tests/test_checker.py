@@ -154,10 +154,10 @@ def scale_all(by: float) -> Callable[[Path], None]:
 
 @pytest.fixture
 def faster(bundle: Path) -> Path:  # noqa: F811
-    """A bundle that nothing is claimed of, whose times were all halved, without its report."""
+    """A bundle whose times were all halved, without its report."""
     for path in bundle.glob("results/*/*/*/*.hdf5"):
         scale_all(0.5)(path)
-    remake(bundle, claims=[])
+    remake(bundle)
     return bundle
 
 
@@ -185,6 +185,6 @@ def test_a_truth_made_from_the_answers_of_one_curve_is_noticed_with_the_vectors_
         low, high = share_interval(np.ones(count))
         parts = recall_parts(np.ones(count))
         set_attributes(path, run_recalls=[1.0] * 3, recall_low=low, recall_high=high, recall_parts=parts)
-    remake(bundle, claims=[], division="open")
+    remake(bundle, division="open")
     assert found(bundle).keys() <= {"report"}
     assert {"truth", "dataset"} <= found(bundle, compares_data=True, data=measured() / "data").keys()

@@ -11,11 +11,11 @@ import pytest
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.reporting.document import Heading, html_page, markdown_text
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.submission.checking.claims import check_pages, has_label
 from ann_benchmarks.submission.checking.commands import command_problems
-from ann_benchmarks.submission.checking.curves import mixed, repeated, swapped
+from ann_benchmarks.submission.checking.curves import mixed, swapped
 from ann_benchmarks.submission.checking.points import CheckedPoint, OpenedBundle
 from ann_benchmarks.submission.checking.relations import name_problems, series_problems
+from ann_benchmarks.submission.checking.report import check_pages, has_label
 from ann_benchmarks.submission.checking.rules import Findings
 from ann_benchmarks.submission.checking.truth import Neighborhood
 from ann_benchmarks.submission.manifest import BundledDataset, Manifest
@@ -39,10 +39,6 @@ def searched(target: str, value: int) -> CheckedPoint:
 
 def test_what_a_search_has_found_may_be_the_digits_of_another_target():
     assert list(swapped([searched("95", 99), searched("99", 180)])) == []
-
-
-def test_searches_for_two_recalls_may_find_one_value():
-    assert list(repeated([searched("9", 40), searched("92", 40)])) == []
 
 
 @pytest.mark.parametrize(
@@ -102,11 +98,6 @@ def test_an_index_of_a_server_has_one_size_in_all_series():
         assert len([*mixed([small, point("16_11", other, **attrs)])]) == difference
     rebuilt_later = {**small.attrs, "index_build_time": 13.0, "build_time": 13.5, "index_size": 1010.0}
     assert [*mixed([small, point("16_11", other, **rebuilt_later)])] == []
-
-
-def test_a_plugin_need_not_describe_its_query_arguments():
-    same = [point(f"16_{depth}", build_arguments=[16], name="hnsw") for depth in (10, 20)]
-    assert list(repeated(same)) == []
 
 
 @pytest.mark.parametrize(

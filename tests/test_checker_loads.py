@@ -41,7 +41,7 @@ def test_an_honest_bundle_of_every_load_passes():
 def test_a_small_tier_may_be_off_by_what_is_not_corrected(bundle: Path, available: float):  # noqa: F811
     on_a_tier(available)(bundle)
     remake(bundle)
-    assert found(bundle).keys() <= {"claims", "complete", "report", "system"}
+    assert found(bundle).keys() <= {"complete", "report"}
 
 
 def test_rounds_may_differ_by_more_than_noise(loads: Path):

@@ -1,5 +1,6 @@
 """Every tampering is refused, with the manifest as it was and with one that was made again."""
 
+import json
 from functools import cache
 from itertools import filterfalse
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 
 from ann_benchmarks.submission.checking.reading import check_folder
 from ann_benchmarks.submission.checking.rules import RULES, Findings
-from ann_benchmarks.submission.manifest import read_manifest
+from ann_benchmarks.submission.manifest import MANIFEST, read_manifest
 
 from .bundle_data import copied_bundle, measured, point_files, remake, set_attributes
 from .checked_bundles import bundle, found, run_groups  # noqa: F401
@@ -30,12 +31,25 @@ def test_an_honest_bundle_passes(bundle: Path):  # noqa: F811
     assert found(bundle, compares_data=True, data=measured() / "data") == {}
 
 
+def test_what_earlier_versions_wrote_besides_passes(bundle: Path):  # noqa: F811
+    readme, manifest = bundle / "README.md", bundle / MANIFEST
+    readme.write_text(readme.read_text().replace("\n\n## Data", "\n- Machine: cpu Some CPU\n\n## Data"))
+    (bundle / "logs/tiny").mkdir(parents=True)
+    for name in ("system.json", "logs/tiny/x.log"):
+        (bundle / name).write_text("{}")
+    remake(bundle)
+    manifest.write_text(
+        json.dumps({**json.loads(manifest.read_text()), "claims": [{"qps": 1}], "commit": ""})
+    )
+    assert found(bundle) == {}
+
+
 def test_a_server_that_was_started_twice_may_have_more_free_disk(bundle: Path):  # noqa: F811
     set_attributes(point_files(bundle)[0], settings='{"max_wal_size": "16551MB"}')
     for path in point_files(bundle)[1:]:
         set_attributes(path, settings='{"max_wal_size": "16562MB"}')
     remake(bundle)
-    assert found(bundle).keys() <= {"report", "system"}
+    assert found(bundle).keys() <= {"report"}
 
 
 @cache

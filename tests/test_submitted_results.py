@@ -93,7 +93,6 @@ def of_manifest(**values: Any) -> Callable[[Path], None]:
         (linked, "is a link"),
         (lambda bundle: changed(point_files(bundle)[0].relative_to(bundle), b"x")(bundle), "cannot be read"),
         (changed("truth/tiny.hdf5", b"no truth"), "cannot be read"),
-        (changed("prices.yml", b"no prices"), "prices.yml: [readable]"),
         (of_manifest(files={"../x": {}}), "'../x'"),
         (of_manifest(target_recall=float("nan")), "NaN"),
     ],

@@ -1,12 +1,10 @@
-"""A bundle: a folder with results, logs, true neighbours, system.json and a manifest, and nothing private.
+"""A bundle: a folder with results, a report, true neighbours and a manifest, and nothing private.
 
 An HDF5 file is written anew: one that is changed in place keeps the old texts in its unused space.
 """
 
 import io
 import json
-import shutil
-import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -20,21 +18,16 @@ from ann_benchmarks.common import VERSION
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import open_regular
 from ann_benchmarks.common.hdf5 import open_hdf5_file
-from ann_benchmarks.common.layout import PROJECT
 from ann_benchmarks.common.text import DAMAGE, reason_of
 from ann_benchmarks.results.file import RESULTS_FOLDER
 from ann_benchmarks.results.records import Record, read_record
 from ann_benchmarks.results.runs import Run, measure
 from ann_benchmarks.results.truth import Truths
 
-from .contents import README, claimed_points, readme, system_of, write_truths
-from .files import EXPERIMENT, PRICES, SYSTEM, files_in, members_of, sha256_of
+from .contents import README, readme, write_truths
+from .files import EXPERIMENT, PRICES, files_in, members_of, sha256_of
 from .manifest import MANIFEST, OPEN, BundledFile, Manifest, read_manifest, write_manifest
 from .private import Private
-
-LOGS = "logs"
-LARGEST_LOG = 1 << 20  # bytes; of a longer one, the end is kept
-_GIT_SECONDS = 10
 
 
 @dataclass(frozen=True)
@@ -63,7 +56,7 @@ class Bundle:
     def copy_results(
         self, runs: Iterable[Run], records: Iterable[Record]
     ) -> tuple[dict[Path, Run], dict[Path, Record]]:
-        """Copy result files and records with the logs of their series; return what the copies say.
+        """Copy result files and records; return what the copies say.
 
         Each is found by the path of the original, and lies in the bundle. UserError if a copy has other
         figures than its original.
@@ -77,10 +70,6 @@ class Bundle:
                 )
         for path in dict.fromkeys(paths):
             self.names[path] = self._copied(path)
-        for folder in sorted({path.parent for path in self.names}):
-            logs = Path(LOGS, *folder.parts[-3:])
-            for log in sorted(logs.glob("*.log")):
-                copy_file(log, self.place / self.private.name(log.as_posix()), self.private)
         truths = {dataset: Truths(dataset) for dataset in sorted({run.dataset for run in runs})}
         return (
             {run.path: self._same(run, truths[run.dataset]) for run in runs},
@@ -113,7 +102,6 @@ class Bundle:
 
         `outcomes` are what the copies say; `experiment` is the name of one.
         """
-        runs = [one for one in outcomes if isinstance(one, Run)]
         filters: dict[str, set[str]] = {one.dataset: set() for one in outcomes}
         for one in outcomes:
             filters[one.dataset].add(one.series.filter)
@@ -121,9 +109,6 @@ class Bundle:
             if source is not None:
                 copy_file(source, self.place / name, self.private)
         datasets = {name: write_truths(self.place, name, filters[name]) for name in sorted(filters)}
-        system = self.private.value(system_of(outcomes))
-        text = json.dumps(system, indent=1, ensure_ascii=False, default=str)
-        (self.place / SYSTEM).write_text(text + "\n", encoding="utf-8")
         manifest = Manifest(
             title=self.private.text(title),
             made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -132,20 +117,18 @@ class Bundle:
             experiment=None if experiment is None else self.private.text(experiment),
             mini=request.mini,
             contact=request.contact,
-            commit=commit_of(PROJECT),
             project_version=VERSION,
             datasets=datasets,
-            claims=claimed_points(runs, self.names, target),
             left_out=self.private.left_out,
         )
-        (self.place / README).write_text(readme(manifest, system["servers"]), encoding="utf-8")
+        (self.place / README).write_text(readme(manifest), encoding="utf-8")
         paths = {name: self.place / name for name in files_in(self.place) if name != MANIFEST}
         files = {name: BundledFile(sha256_of(path), path.stat().st_size) for name, path in paths.items()}
         write_manifest(self.place, replace(manifest, files=files))
 
 
 def copy_file(source: Path, target: Path, private: Private) -> None:
-    """Copy a result, a record of a workload, a log or another text; UserError where it cannot be read."""
+    """Copy a result, a record of a workload or another text; UserError where it cannot be read."""
     try:
         if source.suffix == ".hdf5":
             content = _hdf5(source, private)
@@ -153,21 +136,12 @@ def copy_file(source: Path, target: Path, private: Private) -> None:
             value = json.loads(source.read_text(encoding="utf-8"))
             content = (json.dumps(private.value(value)) + "\n").encode()
         else:
-            content = private.text(_end_of(source)).encode(errors="replace")
+            with open_regular(source) as file:
+                content = private.text(file.read().decode(errors="replace")).encode(errors="replace")
     except (UserError, *DAMAGE) as error:
         raise UserError(f"{source} cannot be copied into the bundle: {reason_of(error)}") from None
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(content)
-
-
-def _end_of(source: Path) -> str:
-    with open_regular(source) as file:
-        size = file.seek(0, io.SEEK_END)
-        file.seek(max(0, size - LARGEST_LOG))
-        text = file.read().decode(errors="replace")
-    if size <= LARGEST_LOG:
-        return text
-    return f"({size - LARGEST_LOG:,} bytes before this are left out)\n{text.partition(chr(10))[2]}"
 
 
 def _hdf5(source: Path, private: Private) -> bytes:
@@ -229,17 +203,3 @@ def check_replaceable(folder: Path) -> None:
         ) from None
     if others := [name for name in files_in(folder) if name not in ours]:
         raise UserError(f"{folder} holds {others[0]}, which is not part of the bundle: move it elsewhere")
-
-
-def commit_of(folder: Path) -> str:
-    """Return the commit of a checkout, with "-changed" if its files were changed; "" without a checkout."""
-    if (git := shutil.which("git")) is None or not (folder / ".git").exists():
-        return ""
-    words = ["--no-optional-locks", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=-changed"]
-    try:
-        done = subprocess.run(
-            [git, *words], cwd=folder, capture_output=True, text=True, timeout=_GIT_SECONDS, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.strip()

@@ -155,7 +155,6 @@ PATH_START, PATH_END = r"(?<![\w.~\]-])", r"(?![\w-])"
 REST = r"(?:/[^\s\"'`<>|;,:()\[\]{}\\&?*$=]*)?"  # of a path
 # A person's folder, whose name may have spaces where something below it follows.
 _HOME = r"/(?:home|Users)/(?:[^\s/\"'<>|:;,]+ ){1,3}[^\s/\"'<>|:;,]+(?=/)"
-_OF_WINDOWS = r"(?<!\w)[A-Z]:\\+Users\\+[^\\/\"'<>|:;,\n]+"
 BEFORE, AFTER = r"(?<![^\W_])", r"(?![^\W_])"  # a letter or digit makes it part of another word
 NAMED_HOST = r"(?<=@)|(?<=//)|(?<=host=)|(?<=host: )|(?<=host [\"'])|(?<=server [\"'])"
 NAMED_USER = r"(?<=user=)|(?<=user: )|(?<=user \")|(?<=role \")|(?<=owner: )|(?<=account )"
@@ -166,25 +165,11 @@ LAST_WORD = re.compile(r"([\w.+-]+)\W{1,2}$")
 _MAIL = r"(?<![\w.+-])[\w.+-]+(?:@|%40)(?!at-)[A-Za-z\d-]+(?:\.[A-Za-z\d-]+)*\.[A-Za-z]{2,24}(?![\w=@-])"
 QUAD = r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\w|-[A-Za-z])"
 _GROUPS = r"(?<![\w:.])(?:[\dA-Fa-f]{0,4}:){2,7}[\dA-Fa-f]{0,4}(?![\w:])"
-# With hyphens and without a letter it would be a time of day.
-_HARDWARE = (
-    r"(?<![\w:])[\da-fA-F]{2}(?::[\da-fA-F]{2}){5}(?![\w:])"
-    r"|(?<![\w-])(?=[\d-]*[a-fA-F])[\da-fA-F]{2}(?:-[\da-fA-F]{2}){5}(?![\w-])"
-)
 _INNER_HOST = (
     r"(?<![\w.-])(?:[\w-]+\.)+(?:internal|lan|corp|intranet|local|localdomain|svc\.cluster\.local)(?![\w-]|\.\w)"
     r"|(?<![\w.-])ip(?:-\d{1,3}){4}(?!\w)"
 )
-# As prompts, scp and uname say it.
-_AT_HOST = (
-    r"(?<![\w.+-])[\w.+-]+@(?!at-)[A-Za-z][\w.-]*(?=:[~/])"
-    r"|(?<=\bLinux )(?!version)[\w.-]+(?= \d+\.\d+\.\d\S* #)"
-)
-_ASKED_USER = r"(?<=\bpassword for )[\w.-]+(?=:)"
 _USER_OF_URL = r"(?<=://)[^\s/@:]*:[^\s/@]*(?=@)"
-_PRIVATE_KEY = (
-    r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY[A-Z ]*-----|\Z)"
-)
 _KEYS = (
     r"\b(?:(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}|(?:gh[pousr]|hf)_[A-Za-z0-9]{30,}|github_pat_\w{22,}"
     r"|glpat-[\w-]{20,}|xox[abeoprs]-[\w-]{10,}|sk-[\w-]{20,}|npm_\w{36}|ya29\.[\w-]{20,}"
@@ -196,13 +181,6 @@ _HASHES = r"SCRAM-SHA-256\$\d+:[\w+/=]+\$[\w+/=]+:[\w+/=]+|\bmd5[\da-f]{32}\b"  
 _QUOTED = r"(?P<quote>\\*['\"])(?P<fact>(?:(?!(?P=quote)).|(?P=quote){2})+)"
 _IN_SQL = rf"(?i:\b(?:password|identified\s+by))\s+{_QUOTED}"
 _IN_OPTION = r"(?<!\S)--(?!no-)[\w-]*pass(?:word|wd)?(?:=|\s+)['\"]?(?P<fact>[^\s'\"\[\]-][^\s'\"]*)"
-_IN_HEADER = r"\b(?i:authorization|cookie):\s*(?P<fact>[^\s'\"][^\n'\"]*)"
-_IN_COMMAND = r"\b(?:curl\b[^\n]*?\s(?:-u|--user)\s+[^\s:]+:|sshpass\s+-p\s*)(?P<fact>[^\s\[]\S*)"
-_PUBLIC_KEY = (
-    r"\bssh-(?:rsa|ed25519)\s+AAAA[\w+/=]+(?:\s+\S+@\S+)?"  # its comment names a person and a machine
-)
-_HEXADECIMAL = r"(?:[\da-fA-F]{0,4}:){4,}[\da-fA-F]{0,4}$"  # an address
-_IN_PGPASS = rf"(?m)^\s*(?!{_HEXADECIMAL})[^\s:#]+:(?:\d{{2,5}}|\*):[^\s:]+:[^\s:]+:(?P<fact>\S+)$"
 _NAMED_HOST = r"(?P<fact>[A-Za-z][\w-]*(?:\.[\w-]+)+)"
 _CONNECTION = rf"(?:\bhost(?:name)?\s*=\s*['\"]?|\bpostgres(?:ql)?://(?:[^\s/@]*@)?){_NAMED_HOST}"
 _NOTHING = {"null", "none", "true", "false", "nil"}  # in place of a secret
@@ -259,22 +237,19 @@ def rule_of(kind: str, texts: Collection[str], before: str, after: str, flags: i
     return Rule(kind, re.compile(f"(?:{before})(?:{either}){after}", flags))
 
 
-_SECRETS = (_IN_SQL, _IN_OPTION, _IN_PGPASS, _IN_HEADER, _IN_COMMAND, _HASHES, _PUBLIC_KEY)
 # In the order in which they are replaced, before and after what this machine is called.
 FORMS_OF_SECRETS = (
-    Rule(SECRET, re.compile(_PRIVATE_KEY)),
     Rule(SECRET, re.compile(_USER_OF_URL), _is_secret),
     Rule(
         SECRET, assigned(r"PGPASSWORD|password|passwd|passphrase|(?-i:_PASS)|(?<=[\"'_])pwd", 1), _is_secret
     ),
     Rule(SECRET, assigned("secret|token|(?:api|access|account|secret|auth)[_-]?key", 6), _is_secret),
-    *(Rule(SECRET, re.compile(form), _is_secret) for form in _SECRETS),
+    *(Rule(SECRET, re.compile(form), _is_secret) for form in (_IN_SQL, _IN_OPTION, _HASHES)),
     Rule(SECRET, re.compile(_KEYS)),
     Rule(MAIL, re.compile(_MAIL)),
-    Rule(USER, re.compile(_ASKED_USER)),
 )
 FORMS_OF_PATHS = (
-    Rule(PATH, re.compile(rf"{PATH_START}(?:{_HOME}|~[a-z_][\w-]{{2,}}(?=/)){REST}|{_OF_WINDOWS}")),
+    Rule(PATH, re.compile(rf"{PATH_START}(?:{_HOME}|~[a-z_][\w-]{{2,}}(?=/)){REST}")),
     Rule(
         PATH,
         re.compile(
@@ -285,8 +260,6 @@ FORMS_OF_PATHS = (
 )
 FORMS_OF_ADDRESSES = (
     Rule(HOST, re.compile(_INNER_HOST)),
-    Rule(HOST, re.compile(_AT_HOST)),
     Rule(HOST, re.compile(_CONNECTION), lambda match: not is_everywhere(match["fact"])),
-    Rule(ADDRESS, re.compile(_HARDWARE)),
     Rule(ADDRESS, re.compile(_GROUPS), _is_address_of_groups),
 )

@@ -13,9 +13,9 @@ import h5py
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.files import open_regular
 from ann_benchmarks.common.names import LONGEST_FOLDER, name_problem
-from ann_benchmarks.common.text import plain, reason_of
+from ann_benchmarks.common.text import reason_of
 
-EXPERIMENT, PRICES, SYSTEM, REPORT = "experiment.yml", "prices.yml", "system.json", "report"
+EXPERIMENT, PRICES, REPORT = "experiment.yml", "prices.yml", "report"
 LONGEST_FILE = LONGEST_FOLDER - 15  # bytes of a file's name: its copies have longer ones
 LONGEST_PATH = 1000  # characters of a file's path in the folder
 MOST_TEXT_BYTES = 256 << 20
@@ -99,15 +99,13 @@ def read_text(path: Path) -> str:
         raise UserError(f"cannot be read: {reason_of(error)}") from None
 
 
-def read_json(path: Path, is_strict: bool = False) -> Any:
+def read_json(path: Path) -> Any:
     """Return what a file holds as JSON; UserError where that cannot be read within bounds.
 
-    If strict, each key stands once in an object, because readers choose either, and numbers are finite.
+    Each key stands once in an object, because readers choose either, and numbers are finite.
     """
-    hooks: dict[str, Any] = {"object_pairs_hook": _each_once, "parse_constant": _refuse_number}
     try:
-        text = read_text(path)
-        return json.loads(text, **hooks) if is_strict else plain(json.loads(text))
+        return json.loads(read_text(path), object_pairs_hook=_each_once, parse_constant=_refuse_number)
     except RecursionError:
         raise UserError("is nested too deeply") from None
     except ValueError as error:

@@ -25,7 +25,6 @@ MANIFEST = "manifest.json"
 FORMAT = 1
 PUBLISHED, OPEN = "published", "open"
 DIVISIONS = (PUBLISHED, OPEN)
-MOST_FILES = 100_000
 Entry = TypeVar("Entry")
 
 
@@ -54,33 +53,9 @@ class BundledDataset:
 
 
 @dataclass(frozen=True)
-class ClaimedPoint:
-    """The figures of one result file: of a series, the fastest point that reaches the target recall.
-
-    `series` is the label of the curve, `count` is k. `qps` is in queries per second with its 95% interval,
-    `p99` in ms; None where they are not known.
-    """
-
-    dataset: str
-    series: str
-    count: int
-    batch: bool
-    clients: int
-    recall: float
-    qps: float
-    file: str
-    qps_low: float | None = None
-    qps_high: float | None = None
-    p99: float | None = None
-    filter: str = ""
-    tier: str = ""
-
-
-@dataclass(frozen=True)
 class Manifest:
     """All that manifest.json says. `made` is an ISO date and time of UTC; "" stands for what is not known.
 
-    `commit` is that of the project's checkout, followed by "-changed" where files of it were changed.
     `files` are those of the bundle by their paths, with "/" between the folders, but for the manifest.
     """
 
@@ -91,10 +66,8 @@ class Manifest:
     experiment: str | None = None
     mini: bool = False
     contact: str = ""
-    commit: str = ""
     project_version: str = ""
     datasets: dict[str, BundledDataset] = field(default_factory=dict)
-    claims: list[ClaimedPoint] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     files: dict[str, BundledFile] = field(default_factory=dict)
 
@@ -107,7 +80,7 @@ def read_manifest(folder: Path) -> Manifest:
     if not os.path.lexists(path):
         raise UserError(f"{folder} is not a bundle: it has no {MANIFEST}")
     try:
-        return _manifest(read_json(path, is_strict=True))
+        return _manifest(read_json(path))
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
 
@@ -140,22 +113,18 @@ def _within(least: float, most: float) -> tuple[str, Callable[[Any], Any]]:
 # By the names of fields: what a value must be, in words, and whether it is.
 _MUST_BE: dict[str, tuple[str, Callable[[Any], Any]]] = {
     **dict.fromkeys(("rows", "dimension", "queries"), _within(1, 2**63)),
-    **dict.fromkeys(("count", "clients"), _within(1, 2**31)),
-    **dict.fromkeys(("recall", "target_recall"), _within(0, 1)),
-    **dict.fromkeys(("qps", "qps_low", "qps_high", "p99"), _within(0, 1e100)),
-    **dict.fromkeys(("experiment", "dataset"), ("the name of a file", _is_name)),
+    "target_recall": _within(0, 1),
+    "experiment": ("the name of a file", _is_name),
     "filters": ("names of files", lambda names: all(isinstance(one, str) and _is_name(one) for one in names)),
     "left_out": ("texts", lambda texts: all(isinstance(one, str) and one.isprintable() for one in texts)),
     "bytes": _within(0, 2**63),
     "sha256": ("64 hexadecimal digits", re.compile(r"[0-9a-f]{64}").fullmatch),
     "fingerprint": ("16 hexadecimal digits", re.compile(r"[0-9a-f]{16}").fullmatch),
-    "commit": ("a commit of git", re.compile(r"([0-9a-f]{40}([0-9a-f]{24})?(-changed)?)?").fullmatch),
     "title": ("a title", len),
     "division": (" or ".join(DIVISIONS), DIVISIONS.__contains__),
     "made": ("a time of UTC such as 2026-01-31T12:00:00+00:00", _is_utc),
-    "file": ("the path of a file in this folder", is_path),
 }
-_PARTS = {"datasets": BundledDataset, "files": BundledFile, "claims": ClaimedPoint}
+_PARTS = {"datasets": BundledDataset, "files": BundledFile}
 
 
 def _manifest(content: Any) -> Manifest:
@@ -167,17 +136,14 @@ def _manifest(content: Any) -> Manifest:
     if type(number) is not int or number != FORMAT:
         what = f"its format is {shown(number)}, and this release reads {FORMAT}"
         raise UserError(f"{what}: use a newer release")
+    for name in ("claims", "commit"):  # of earlier versions
+        found.pop(name, None)
     for name, kind in _PARTS.items():
-        parts = found.get(name, [] if kind is ClaimedPoint else {})
-        if not isinstance(parts, list if kind is ClaimedPoint else dict):
+        parts = found.get(name, {})
+        if not isinstance(parts, dict):
             raise UserError(f"its '{name}' is {shown(repr(parts))}, which is of another kind")
-        if len(parts) > MOST_FILES:
-            raise UserError(f"it lists {len(parts):,} {name}; the most that are read is {MOST_FILES:,}")
-        if isinstance(parts, list):
-            found[name] = [_made(kind, one, f"claim {number}: ") for number, one in enumerate(parts, 1)]
-        else:
-            wheres = {key: f"{name}: '{shown(key)}': " for key in parts}
-            found[name] = {key: _made(kind, one, wheres[key], key) for key, one in parts.items()}
+        wheres = {key: f"{name}: '{shown(key)}': " for key in parts}
+        found[name] = {key: _made(kind, one, wheres[key], key) for key, one in parts.items()}
     return _made(Manifest, found)
 
 

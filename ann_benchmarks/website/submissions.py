@@ -14,6 +14,7 @@ from ann_benchmarks.results.metrics import TARGET_RECALL
 from ann_benchmarks.results.runs import Run, skipped
 from ann_benchmarks.submission.checking.points import open_bundle
 from ann_benchmarks.submission.checking.rules import Findings
+from ann_benchmarks.submission.contents import claimed_points
 from ann_benchmarks.submission.manifest import MANIFEST, Manifest
 from ann_benchmarks.views.figures import DASHES
 
@@ -96,10 +97,11 @@ def owners_of(bundles: Iterable[SubmittedBundle]) -> tuple[list[Run], Owners]:
     runs: dict[str, Run] = {}
     owners: dict[int, tuple[SubmittedBundle, bool]] = {}
     for bundle in bundles:
-        claimed = {claim.file for claim in bundle.manifest.claims}
+        target = bundle.manifest.target_recall
+        claimed = {run.path for run in claimed_points(bundle.points.values(), target)}
         for file, run in bundle.points.items():
             if runs.setdefault(bundle.manifest.files[file].sha256, run) is run:
-                owners[id(run)] = bundle, file in claimed
+                owners[id(run)] = bundle, run.path in claimed
     return list(runs.values()), owners
 
 

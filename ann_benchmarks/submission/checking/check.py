@@ -13,32 +13,31 @@ import numpy as np
 from ann_benchmarks.common.errors import one_line
 from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.load.spans import ALWAYS_WAITING, LARGE_SHARE, LATE_SHARE, NOTHING_LEFT
+from ann_benchmarks.results.environment import environment_of, environments, fact_words
 from ann_benchmarks.results.measurement import MARK, ROUNDS
 from ann_benchmarks.results.records import Record, read_record
 from ann_benchmarks.results.remarks import FEW_QUERIES, MOST_OTHERS, RECALL_CHANGED
+from ann_benchmarks.results.runs import interval
 from ann_benchmarks.statistics.contests import FEWEST_ROUNDS
 from ann_benchmarks.statistics.intervals import FEWEST_RUNS, interval_text
 
-from ..contents import bundle_facts, dataset_lines, fact_line, system_of
+from ..contents import bundle_facts, claimed_points, dataset_lines
 from ..facts import IN_WORDS
 from ..manifest import MANIFEST, Manifest
 from ..private import Private
 from .attributes import attribute_problems
-from .claims import check_claims, check_report, check_system
 from .complete import check_complete
 from .curves import TOGETHER, Copies
 from .points import FOREIGN, RECORD, CheckedPoint, OpenedBundle, open_bundle
 from .relations import RELATIONS, broken_arrays
-from .rules import MEASURE, REWRITE, Findings
+from .report import check_report
+from .rules import Findings
 from .search import private_facts
 from .truth import different_distances, places, repeats, tolerance
 from .vectors import RealVectors
 
 MOST_WARNINGS = 30
-DAY = 86_400.0  # s
-OLDEST = 180 * DAY  # of a result when it is handed in
 AHEAD = 3600.0  # s by which a clock may be wrong
-DISAGREE = "its runs differ by more than noise"
 
 
 @dataclass(frozen=True)
@@ -72,14 +71,13 @@ def check_bundle(
         if real is not None:
             real.check_truth(opened.truths)
         points = check_points(opened, opened.points(), real)
-    check_age(points, manifest, now, findings)
+    check_dates(opened, points, now)
     check_complete(opened, points)
     records = list[Record]()
     for file in (name for name in files if name.endswith(RECORD)):
         with findings.refusing(file, "readable"):
             records.append(read_record(folder / file))
     check_report(opened, points)
-    check_system(opened, points, records)
     private = private or Private((), [point.attrs for point in points])
     for file in (MANIFEST, *files):
         with findings.refusing(file, "private", "cannot be searched"):
@@ -91,26 +89,20 @@ def check_bundle(
 def check_points(
     opened: OpenedBundle, points: Iterable[CheckedPoint], real: RealVectors | None = None
 ) -> list[CheckedPoint]:
-    """Check points by themselves, together, and beside the claims; return them without their arrays."""
-    findings, claims, copies = opened.findings, opened.manifest.claims, Copies()
-    claimed, found = {claim.file for claim in claims}, []
+    """Check points by themselves and together; return them without their arrays."""
+    findings, copies, found = opened.findings, Copies(), list[CheckedPoint]()
     for point in points:
         if point.is_foreign:
-            findings.refuse(point.file, "readable", FOREIGN, advice=MEASURE)
+            findings.refuse(point.file, "readable", FOREIGN)
             continue
-        check_point(point, point.file in claimed, findings, real)
+        check_point(point, findings, real)
         findings.refuse(point.file, "duplicate", *copies.problems(point))
         found.append(point.drop_arrays())
-    for rule, problems in TOGETHER:
-        for file, problem in problems(found):
-            findings.refuse(file, rule, problem)
-    check_claims(opened, {point.file: point for point in found})
+    check_together(found, opened.manifest.target_recall, findings)
     return found
 
 
-def check_point(
-    point: CheckedPoint, is_claimed: bool, findings: Findings, real: RealVectors | None = None
-) -> None:
+def check_point(point: CheckedPoint, findings: Findings, real: RealVectors | None = None) -> None:
     """Check a point by itself, with the real vectors where they are given."""
     if problems_of_answers := impossible_answers(point):
         findings.refuse(point.file, "answers", *problems_of_answers)
@@ -121,7 +113,16 @@ def check_point(
         findings.refuse(point.file, rule, problem)
     for rule, problems in () if broken else RELATIONS:
         findings.refuse(point.file, rule, *problems(point))
-    check_conditions(point, is_claimed, findings)
+
+
+def check_together(points: Sequence[CheckedPoint], target: float, findings: Findings) -> None:
+    """Check what several points say together, and those that are claimed for a target recall."""
+    for rule, problems in TOGETHER:
+        for file, problem in problems(points):
+            findings.refuse(file, rule, problem)
+    claimed = {run.path for run in claimed_points((point.run for point in points), target)}
+    for point in points:
+        check_conditions(point, point.run.path in claimed, findings)
 
 
 def summary(checked: CheckedBundle) -> Iterator[str]:
@@ -156,24 +157,21 @@ def summary(checked: CheckedBundle) -> Iterator[str]:
 def _facts(checked: CheckedBundle, manifest: Manifest) -> Iterator[tuple[str, str]]:
     """Yield the lines above the warnings, each with its name."""
     points = checked.points
-    servers = system_of([*(point.run for point in points), *checked.records])["servers"]
+    runs = [point.run for point in points]
     days = [str(point.attrs.get("ended_at"))[:10] for point in points]
     yield "Title", manifest.title
-    release = f"{manifest.project_version or 'an unknown release'} {manifest.commit[:12]}".rstrip()
-    made = {"Made at": [f"{manifest.made} with {release}"]}
-    for name, values in {**bundle_facts(manifest, servers), **made}.items():
-        if text := "; ".join(values):
-            yield name, text
-    yield "Versions", "; ".join(dict.fromkeys(fact_line(server["software"]) for server in servers))
+    release = manifest.project_version or "an unknown release"
+    yield from {**bundle_facts(manifest), "Made at": f"{manifest.made} with {release}"}.items()
+    every = [*(point.attrs for point in points), *(record.attrs for record in checked.records)]
+    for facts in environments([environment_of(attrs) for attrs in every])[1]:
+        yield "Machine", ", ".join(fact_words(name, value) for name, value in facts.items())
     yield "Holds", f"{counted(len(points), 'point')} in {len({point.curve for point in points}):,} series"
     yield "Measured", f"{min(days)} to {max(days)}" if days else "nothing"
     yield "Left out", "; ".join(manifest.left_out) or "nothing"
     yield from (("Data", line) for line in dataset_lines(manifest))
-    filters = {name for dataset in manifest.datasets.values() for name in dataset.filters}
-    yield "Filters", ", ".join(sorted(filters)) or "none"
-    for claim in manifest.claims:
-        qps = f"{claim.qps:.5g} queries/s{interval_text((claim.qps_low, claim.qps_high))}"
-        yield "Claim", f"{claim.dataset}, {claim.series}: recall {claim.recall:.4f}, {qps}"
+    for run in claimed_points(runs, manifest.target_recall):
+        qps = f"{run.metrics['qps']:.5g} queries/s{interval_text(interval(run, 'qps'))}"
+        yield "Claim", f"{run.dataset}, {run.algorithm}: recall {run.metrics['recall']:.4f}, {qps}"
 
 
 def impossible_answers(point: CheckedPoint) -> list[str]:
@@ -218,11 +216,6 @@ def _clients_were_limit(point: CheckedPoint) -> bool:
     return is_limit or bool(point.attrs.get("clients_were_limit"))
 
 
-def _is_in_rounds(point: CheckedPoint) -> bool:
-    """Whether it was measured in rounds, whose interval has what differs between them, as have its rivals."""
-    return MARK in point.attrs and len(point.numbers(ROUNDS)) >= FEWEST_ROUNDS
-
-
 def _recall_changed(point: CheckedPoint) -> bool:
     recalls = point.numbers("run_recalls") or [0.0]
     return max(recalls) - min(recalls) > RECALL_CHANGED
@@ -239,7 +232,9 @@ def _has_own_queries(point: CheckedPoint) -> bool:
 CONDITIONS: tuple[tuple[str, Callable[[CheckedPoint], Any], str], ...] = (
     ("clients", _clients_were_limit, "its clients, not the server, were the limit"),
     ("runs", lambda one: len(one.run_seconds) < FEWEST_RUNS, "it has {runs}, fewer than {fewest_runs}"),
-    ("warnings", lambda one: one.attrs.get("runs_disagree") and not _is_in_rounds(one), DISAGREE),
+    # The interval of rounds has what differs between them, as have its rivals.
+    ("warnings", lambda one: one.attrs.get("runs_disagree") and len(one.numbers(ROUNDS)) < FEWEST_ROUNDS,
+     "its runs differ by more than noise"),
     ("warnings", lambda one: max(one.numbers("run_others_cpu"), default=0.0) > MOST_OTHERS,
      f"others took more than {MOST_OTHERS:.0%} of the machine's CPUs in a run"),
     ("warnings", lambda one: one.attrs.get("steady_state") is False, "its queue still grew"),
@@ -266,22 +261,16 @@ def check_conditions(point: CheckedPoint, is_claimed: bool, findings: Findings) 
             # A miniature shows that all works.
             refuses = is_claimed and not findings.is_mini
             (findings.refuse if refuses else findings.warn)(point.file, rule, said)
-    if point.attrs.get("runs_disagree") and _is_in_rounds(point):
-        findings.warn(point.file, "warnings", DISAGREE)
 
 
-def check_age(points: Sequence[CheckedPoint], manifest: Manifest, now: datetime, findings: Findings) -> None:
-    """Refuse results that are older than the rules allow when they are handed in, or of the future."""
+def check_dates(opened: OpenedBundle, points: Sequence[CheckedPoint], now: datetime) -> None:
+    """Refuse a manifest of the future, and points that were measured after it was made."""
+    findings, manifest = opened.findings, opened.manifest
     made = datetime.fromisoformat(manifest.made).timestamp()
     if made > now.timestamp() + AHEAD:
         what = f"says that it was made at {manifest.made}, which is still to come"
-        findings.refuse(MANIFEST, "age", what, advice=f"set the machine's clock, and {REWRITE}")
+        findings.refuse(MANIFEST, "manifest", what)
     for point in points:
-        if (ended := point.moment("ended_at")) is None:
-            continue  # the rule about times says it
-        if ended > made + AHEAD:
+        if (point.moment("ended_at") or made) > made + AHEAD:
             what = f"was measured at {point.attrs['ended_at']}, after the bundle was made"
-            findings.refuse(point.file, "age", what, advice=REWRITE)
-        elif made - ended > OLDEST:
-            what = f"was measured {(made - ended) // DAY:.0f} days before the bundle was made"
-            findings.refuse(point.file, "age", f"{what}; the rules allow {OLDEST / DAY:.0f}")
+            findings.refuse(point.file, "timings", what)

@@ -23,7 +23,6 @@ from ..files import EXPERIMENT
 from ..manifest import PUBLISHED, Manifest
 from .curves import curves_of
 from .points import CheckedPoint, OpenedBundle
-from .rules import Findings
 
 EXPERIMENTS = shared("experiments")
 POINT_TYPES = ("float", "bit", "int")
@@ -129,8 +128,6 @@ def check_complete(opened: OpenedBundle, points: Sequence[CheckedPoint]) -> None
     A result that cannot be judged is not missing.
     """
     manifest, findings = opened.manifest, opened.findings
-    if manifest.experiment is None:  # the steps of one have numbers of clients of their own
-        check_clients_alike(points, findings, manifest.division == PUBLISHED)
     if manifest.division != PUBLISHED:
         return
     with findings.refusing(EXPERIMENT, "division"):
@@ -160,22 +157,3 @@ def _check_curve(curve: Sequence[CheckedPoint], steps: Sequence[ExpectedStep], o
     best = max(expected, key=lambda names: (len(have & names), -len(names)))
     for file in sorted(best - have - {*opened.files}):
         findings.refuse(file, "complete", "is missing from its curve")
-
-
-def check_clients_alike(points: Sequence[CheckedPoint], findings: Findings, refuses: bool) -> None:
-    """Refuse indexes that were measured by some of the numbers of clients that others were measured by."""
-    measured: dict[tuple[str, int, Series], dict[str, set[int]]] = {}
-    for point in points:
-        if point.series.is_open or point.series.clients is None:
-            continue
-        plain = point.series.drop("algorithm", "servers", "settings", "environment", "clients")
-        own = f"{point.series.drop('clients').folder}/{point.name}.hdf5"
-        by_point = measured.setdefault((point.dataset, point.count, plain), {})
-        by_point.setdefault(own, set()).add(point.series.clients)
-    for (dataset, count, _), by_point in measured.items():
-        every = set[int]().union(*by_point.values())
-        for own, mine in sorted(by_point.items()):
-            if lacking := sorted(every - mine):
-                what = f"was not measured by {', '.join(map(str, lacking))} clients, as others were"
-                file = f"results/{dataset}/{count}/{own}"
-                (findings.refuse if refuses else findings.warn)(file, "complete", what)

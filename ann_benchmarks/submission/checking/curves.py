@@ -20,17 +20,21 @@ from ann_benchmarks.results.environment import MEMORY, MEMORY_SLACK
 from ann_benchmarks.results.measurement import CHAIN, MARK, ROUNDS, TURNS, chain_of
 from ann_benchmarks.statistics.intervals import FEWEST_RUNS
 
-from ..contents import MACHINE, SETTINGS, SOFTWARE
 from .expected import CLOCK, has_server
 from .points import CheckedPoint
 from .relations import file_names, spans
 
 OF_BUILDS = ("maintenance_work_mem", "max_parallel_maintenance_workers")  # follow from the index
 FREE_DISK = "max_wal_size"  # embedded servers choose by it, another one at each start
+MACHINE = (
+    *("cpu", "cores", "container_memory_bytes", "container_memory_requested", "disk", "file_system"),
+    *("kernel", "numa_nodes", "server", "server_address", "docker_image", "docker_image_id"),
+    *("framework_version", "python", "postgres_version", "pgbench_version"),
+)
+SETTINGS = ("settings", "server_settings", "given_settings")  # texts in JSON: {name: value}
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
-FEWEST = 64  # latencies; as many in the same order, or of the same values, are of one measurement
+FEWEST = 64  # latencies; as many of the same distribution are of one measurement
 NEAR, NEAREST = 1e-3, 1e-6  # relative: in all of a distribution, and in all of a few runs
-PIECES = 32  # of a run, whose order by their mean latency identifies it
 Problems = Iterator[tuple[str, str]]
 Points = Sequence[CheckedPoint]
 
@@ -67,7 +71,7 @@ def _server_index(point: CheckedPoint) -> Hashable:
 
 SHARED = (
     Shared("of the same curve", lambda point: point.curve, (
-        *(name for name in (*MACHINE, *SOFTWARE) if name != "memory_bytes"),
+        *MACHINE,
         *("shared_buffers", "tier_iops", "tier_bandwidth", "warmup", "asked_duration", "asked_queries"),
         *("memory_divided_by", "version_names", "*_version", *(f"{name} *" for name in SETTINGS)),
     )),
@@ -130,25 +134,6 @@ def _alike(one: Any, other: Any, shared: Shared) -> bool:
     if shared.factor == 1 or not all(isinstance(each, int | float) for each in (one, other)):
         return bool(one == other)
     return bool(max(one, other) <= shared.factor * min(one, other) + shared.more)
-
-
-def repeated(points: Points) -> Problems:
-    """Yield points of one index with the same description, unless searches for two recalls have led there.
-
-    A plug-in need not describe its query arguments: where all points of an index have one description, it
-    says nothing.
-    """
-    indexes = defaultdict(list)
-    for point in points:
-        index = (*point.curve[:2], point.series, str(point.attrs.get("build_arguments")))
-        indexes[index].append((point, (str(point.attrs.get("name")), point.target)))
-    for described in indexes.values():
-        known: dict[tuple[str, float | None], str] = {}
-        if {key for _, key in described} == {(described[0][1][0], None)}:
-            continue
-        for point, key in described:
-            if (other := known.setdefault(key, point.file)) != point.file:
-                yield point.file, f"is the same point as {other}"
 
 
 def swapped(points: Points) -> Problems:
@@ -235,7 +220,6 @@ class Copies:
     """Finds points that are others again, scaled, shuffled or moved in time."""
 
     def __init__(self) -> None:
-        self._orders: dict[tuple[int, ...], str] = {}
         self._alike: dict[tuple[str, int], list[tuple[np.ndarray, str]]] = defaultdict(list)
 
     def problems(self, point: CheckedPoint) -> Iterator[str]:
@@ -243,10 +227,7 @@ class Copies:
         times = point.times
         alike = list[tuple[np.ndarray, float, str]]()
         if len(times) >= FEWEST and len(np.unique(times)) >= FEWEST:
-            # No factor changes the order of the pieces of a run by their means, nor the shape of all.
-            order = np.argsort([np.mean(piece) for piece in np.array_split(times, PIECES)])
-            if (other := self._orders.setdefault(tuple(order.tolist()), point.file)) != point.file:
-                yield f"has latencies in the order of those of {other}"
+            # No factor and no order changes the shape.
             shape = np.quantile(times, np.linspace(0, 1, FEWEST)) / times.mean()
             alike.append((shape, NEAR, "has latencies distributed as those of"))
         for name in ("run_seconds", "run_p50"):
@@ -268,6 +249,5 @@ TOGETHER = (
     ("timings", overlapping),
     ("timings", out_of_turn),
     ("mixed", mixed),
-    ("duplicate", repeated),
     ("series", swapped),
 )

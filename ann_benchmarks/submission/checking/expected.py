@@ -7,15 +7,17 @@ from functools import cache
 
 import numpy as np
 
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.layout import DEFINITIONS_FOLDER
 from ann_benchmarks.common.numbers import byte_size
 from ann_benchmarks.definitions.configs import read_configs
 from ann_benchmarks.fields.rows import OWN_DRIVER
 from ann_benchmarks.fields.series import Series
-from ann_benchmarks.load.request import QUERIES_A_CLIENT
+from ann_benchmarks.load.request import QUERIES_A_CLIENT, Objective
 from ann_benchmarks.measure.filtering import filter_figures
 from ann_benchmarks.measure.observed import SPENT
 from ann_benchmarks.results.measurement import PARTS, completeness_of_each, recall_parts, run_throughputs
+from ann_benchmarks.results.remarks import RECALL_CHANGED
 from ann_benchmarks.statistics.intervals import mean_interval, share_interval
 from ann_benchmarks.statistics.percentiles import PERCENTILES, QUERIES
 
@@ -30,6 +32,8 @@ APART = 0.01  # relative: what is interpolated, and queries at the ends of runs
 CPU_SLACK, TICKS = 1.15, 0.1  # of CPU time, which is counted in ticks, relative and in s
 SHARE_SLACK = 1.5  # of a share of CPU at a rate, whose lead-in does not count
 LEAST_CPU = 5e-6  # s of a client for a query, whatever machine it has
+SAMPLES = 8  # in a run, for one to be surely of it alone
+FASTEST = 1.25  # times the rate of the fastest sample, which a run may have had
 UNLIKELY = 6.0  # standard deviations of a Poisson process
 PART, PART_SECONDS = 0.01, 0.05  # by which a build is not the sum of its parts
 DENSE = ("euclidean", "angular", "hamming")  # metrics
@@ -207,6 +211,41 @@ def client_figures(p: CheckedPoint) -> Mapping[str, Expected]:
     warmed = p["warmup_queries"] * p.edges[0] * (1 - BUCKET) / p["clients"]
     return {"client_cpu_seconds_per_query": (max(least / slack, LEAST_CPU), min(most * slack, has)),
             "warmup_seconds": (warmed, INF), "driver": {OWN_DRIVER}}  # fmt: skip
+
+
+def sampled_figures(p: CheckedPoint) -> Mapping[str, Expected]:
+    """Return what follows from the samples of monitoring, and from transactions that one server here counts.
+
+    A server counts the transactions of a connection once a second.
+    """
+    sampled, asking = p.sampled or {}, p["asking_seconds"]
+    found: dict[str, Expected] = {"asking_seconds": (0.0, (sampled["seconds"] + CLOCK) * (1 + SAME))}
+    if p.attrs.get("server") in ("embedded", "installed") and not p.series.parts("servers"):
+        if asking > 2 * CLOCK:
+            found[QUERIES] = (0.0, sampled["commits"] / (1 - 2 * CLOCK / asking))
+        # Of a run that is as long as several samples, one is of it alone.
+        if asking > SAMPLES * sampled["longest"] * p["run_count"]:
+            most = FASTEST * sampled["fastest"]
+            found["best_search_time"] = (1 / most if most else INF, INF)
+    return found
+
+
+def searched_figures(p: CheckedPoint) -> Mapping[str, Expected]:
+    """Return what recalls can have been searched for.
+
+    Answers to the same queries may differ, of an index that answers by chance.
+    """
+    return {"target_recall": (0.0, p.recall + RECALL_CHANGED)}
+
+
+def kept_objective(p: CheckedPoint) -> Mapping[str, Expected]:
+    """Return what an objective allows the latencies of all runs to be."""
+    try:
+        objective = Objective.parse(p.series.objective)
+    except UserError:
+        return {"objective": {"a percentile and a time, such as p99:50ms"}}
+    most = objective.seconds * (1 + CLOSE)
+    return {f"latency_{objective.percentile}": (0.0, most), "queries_unanswered": (0.0, 0.0)}
 
 
 def dataset_facts(p: CheckedPoint) -> Mapping[str, Expected]:

@@ -13,19 +13,17 @@ import numpy as np
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.text import clean_text, from_json
-from ann_benchmarks.common.yaml_file import YamlFile
 from ann_benchmarks.fields.series import Series, series_of, stored_series
 from ann_benchmarks.monitoring.stored import GROUP
-from ann_benchmarks.pricing.prices import PriceList, read_prices
 from ann_benchmarks.results.file import RESULT_FORMAT, Result, read_more, read_result, truth_mark
 from ann_benchmarks.results.measurement import Measurement, numbers
 from ann_benchmarks.results.metrics import RECALL
 from ann_benchmarks.results.runs import Run, judged
 
-from ..files import EXPERIMENT, PRICES
+from ..files import EXPERIMENT
 from ..manifest import MANIFEST, BundledDataset, Manifest, read_manifest
 from .reading import check_folder, contradictions, opened_file, sampled_totals
-from .rules import MEASURE, REWRITE, Findings
+from .rules import Findings
 from .truth import Neighborhood, read_truths
 
 MOST_ANSWERS = 1 << 28  # numbers in one file
@@ -41,15 +39,6 @@ FOREIGN = f"has no series, seconds, truth or result_format {RESULT_FORMAT}, as o
 
 def _no_array() -> np.ndarray:
     return _NONE
-
-
-class UnjudgedError(UserError):
-    """A result cannot be judged: what is wrong, the rule that refuses it, and what to do if it is special."""
-
-    def __init__(self, what: str, rule: str = "readable", advice: str = "") -> None:
-        """Take what is wrong, the rule, and what to do."""
-        super().__init__(what)
-        self.rule, self.advice = rule, advice
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +151,6 @@ class OpenedBundle:
     files: list[str]
     truths: Mapping[tuple[str, str], Neighborhood]
     findings: Findings
-    prices: PriceList | None = None
 
     def place(self, file: str) -> Path:
         """Return where one of its files is; UserError if it is not there."""
@@ -178,15 +166,9 @@ class OpenedBundle:
     def points(self) -> Iterator[CheckedPoint]:
         """Yield the points, one after the other; those that cannot be judged are refused."""
         for file in self.results:
-            try:
-                point = _opened_point(self, file)
-            except UnjudgedError as unjudged:
-                self.findings.refuse(file, unjudged.rule, str(unjudged), advice=unjudged.advice)
-            except UserError as error:
-                what = str(error).removeprefix(f"{self.folder / file} ")
-                self.findings.refuse(file, "readable", what, advice=MEASURE)
-            else:
-                yield from [point] if point else []
+            with self.findings.refusing(file, "readable"):
+                if point := _opened_point(self, file):
+                    yield point
 
 
 def open_bundle(folder: Path, findings: Findings) -> OpenedBundle | None:
@@ -201,30 +183,19 @@ def open_bundle(folder: Path, findings: Findings) -> OpenedBundle | None:
     if (EXPERIMENT in files) != (manifest.experiment is not None):
         what = f"{EXPERIMENT} is {'not ' * (EXPERIMENT not in files)}there"
         findings.refuse(MANIFEST, "manifest", f"names the experiment {manifest.experiment}, and {what}")
-    for number, claim in enumerate(manifest.claims, 1):
-        if claim.file not in files:
-            what = f"claim {number} rests on {claim.file}, which is not in the bundle"
-            findings.refuse(MANIFEST, "claims", what)
     truths = read_truths(folder, manifest, files, findings)
-    prices = None
-    with findings.refusing(PRICES, "readable"):
-        prices = read_prices(folder / PRICES) if PRICES in files else None
-    with findings.refusing(EXPERIMENT, "readable"):
-        if EXPERIMENT in files:
-            experiment = YamlFile(folder / EXPERIMENT, "an experiment")
-            experiment.mapping((), experiment.content, "an experiment", required=["title", "steps"])
-    return OpenedBundle(folder, manifest, files, truths, findings, prices)
+    return OpenedBundle(folder, manifest, files, truths, findings)
 
 
 def _opened_point(bundle: OpenedBundle, file: str) -> CheckedPoint | None:
     """Read a result file; UserError where it cannot be judged, None where its truth was refused."""
     path = bundle.folder / file
     if (place := _PLACE.fullmatch(file)) is None:
-        raise UnjudgedError("does not lie in results/DATASET/COUNT/SERIES/FILE.hdf5", "series")
+        raise UserError("does not lie in results/DATASET/COUNT/SERIES/FILE.hdf5")
     if (facts := bundle.manifest.datasets.get(place[1])) is None:
-        raise UnjudgedError(f"the manifest has no dataset '{place[1]}'", "dataset", REWRITE)
+        raise UserError(f"the manifest has no dataset '{place[1]}'")
     if facts.queries * int(place[2]) > MOST_ANSWERS:
-        raise UnjudgedError("promises more answers than are read", advice="hand in fewer queries")
+        raise UserError("promises more answers than are read: hand in fewer queries")
     with opened_file(path, ARRAYS) as opened:
         twice = contradictions(opened)
     result, histogram = read_result(path), read_more(path, *HISTOGRAM) or [_NONE, _NONE]
@@ -255,16 +226,14 @@ def judge_point(
     truth = bundle.truths.get((name, series.filter))
     if truth is None:
         if series.filter and series.filter not in facts.filters:
-            what = f"was measured under the filters '{series.filter}', which the manifest does not name"
-            raise UnjudgedError(what, "dataset", REWRITE)
+            raise UserError(f"was measured under filters that the manifest does not name, '{series.filter}'")
         return None
     if not 1 <= count <= truth.rows.shape[1]:
-        what = f"has {count} neighbours a query, and the truth {truth.rows.shape[1]}"
-        raise UnjudgedError(what, "dataset", REWRITE)
+        raise UserError(f"has {count} neighbours a query, and the truth {truth.rows.shape[1]}")
     mark, said = truth_mark(truth.distances[:, :count]), attrs.get("truth")
     if said not in (None, mark) or attrs["count"] != count:
         what = f"was measured against {attrs['count']} true neighbours with the mark {said}"
-        raise UnjudgedError(f"{what}, not {mark}", "dataset", "add the results of this dataset alone")
+        raise UserError(f"{what}, not {mark}")
     raw = {key: value for key, value in attrs.items() if key not in STATED}
     run = replace(judged(replace(result, attrs=raw), series, name, truth, {mark}), path=result.path)
     m = Measurement(truth, result.distances, result.times, raw)

@@ -26,8 +26,9 @@ from .rules import Findings, is_same
 
 MOST_FILES = 50_000
 MOST_BYTES = 50 << 30
-_KNOWN = re.compile(  # paths in a bundle
-    r"README\.md|experiment\.yml|system\.json|prices\.yml|(?:results|truth|report)/.+|logs/.+\.log"
+# Paths in a bundle; system.json and logs are of earlier versions.
+_KNOWN = re.compile(
+    r"README\.md|experiment\.yml|prices\.yml|(?:results|truth|report)/.+|system\.json|logs/.+\.log"
 )
 MOST_ARRAY_BYTES = 1 << 30
 MOST_CHUNK_BYTES = 64 << 20
@@ -42,9 +43,8 @@ def check_folder(folder: Path, manifest: Manifest, findings: Findings) -> list[s
     """Compare what lies in the folder with the manifest; return the paths of files that can be read."""
     there = regular_files(folder, findings)
     named = manifest.files.keys()
-    for path in sorted(named - there.keys()):
-        if not findings.mentions(path):
-            findings.refuse(path, "files", "is in the manifest and not in the folder")
+    for path in sorted(named - there.keys() - {finding.file for finding in findings.refused}):
+        findings.refuse(path, "files", "is in the manifest and not in the folder")
     for path in sorted(there.keys() - manifest.files.keys() - {MANIFEST}):
         findings.refuse(path, "files", "is in the folder and not in the manifest")
     there_and_named = sorted(named & there.keys())
@@ -77,7 +77,7 @@ def regular_files(folder: Path, findings: Findings) -> dict[str, int]:
         else:
             found[path] = status.st_size
     if len(found) >= MOST_FILES or sum(found.values()) > MOST_BYTES:
-        findings.refuse(".", "files", "has too many files or bytes", advice="hand in parts of it")
+        findings.refuse(".", "files", "has too many files or bytes: hand in parts of it")
     return found
 
 

@@ -9,12 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.text import from_json
 from ann_benchmarks.fields.rows import FIELDS
-from ann_benchmarks.load.request import Objective
 from ann_benchmarks.results.file import LONGEST_NAME, result_path
-from ann_benchmarks.results.remarks import RECALL_CHANGED
 
 from ..files import remove_brackets
 from .commands import command_problems
@@ -23,8 +20,6 @@ from .points import CheckedPoint
 from .rules import SAME
 
 FEW = 20  # latencies that may be equal by chance
-SAMPLES = 8  # in a run, for one to be surely of it alone
-FASTEST = 1.25  # times the rate of the fastest sample, which a run may have had
 ROUNDING = 1e-6
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 LISTS = ("run_seconds", "run_started", "run_recalls", "run_p50")
@@ -113,30 +108,6 @@ def spans(point: CheckedPoint) -> list[tuple[float, float]]:
     return found
 
 
-def sampled_problems(point: CheckedPoint) -> Problems:
-    """Yield where the samples of monitoring are of other work: of seconds, or of transactions of one server.
-
-    A server counts the transactions of a connection once a second.
-    """
-    sampled, name = point.sampled, "monitoring_cpu_seconds"
-    if (sampled is None) == (name in point.attrs):
-        yield f"says {name} {point.attrs.get(name)}, and has {'no ' * (sampled is None)}samples of monitoring"
-    if sampled is None:
-        return
-    asking, number = point["asking_seconds"], point["latency_queries"]
-    if sampled["seconds"] < asking * (1 - SAME) - CLOCK:
-        yield f"sent queries for {asking:.6g} s, and its monitoring has sampled {sampled['seconds']:.6g} s"
-    is_plain = point.attrs.get("server") in ("embedded", "installed") and not point.series.parts("servers")
-    if is_plain and sampled["commits"] < number * (1 - 2 * CLOCK / max(asking, 2 * CLOCK)):
-        commits = f"{sampled['commits']:,.0f} transactions"
-        yield f"has {number:,.0f} latencies, and its monitoring has counted {commits}"
-    # Of a run that is as long as several samples, one is of it alone.
-    is_seen, rate = asking > SAMPLES * sampled["longest"] * point["run_count"], 1 / point["best_search_time"]
-    if is_plain and is_seen and rate > FASTEST * sampled["fastest"]:
-        commits = f"{sampled['fastest']:,.0f} transactions/s at most"
-        yield f"answered {rate:,.0f} queries/s, and its monitoring has counted {commits}"
-
-
 def series_problems(point: CheckedPoint) -> Problems:
     """Yield where the folder, the name or an attribute of a point contradicts its series."""
     series, attrs = point.series, point.attrs
@@ -200,12 +171,8 @@ def _differ(setting: object, value: object) -> bool:
     return not math.isclose(float(str(setting)), float(str(value)), rel_tol=ROUNDING)
 
 
-def target_problems(point: CheckedPoint) -> Problems:
-    """Yield what was searched for and is not there: a recall, a query argument, a latency."""
-    target = point.number("target_recall")
-    # Answers to the same queries may differ, of an index that answers by chance.
-    if target is not None and point.recall < target - RECALL_CHANGED:
-        yield f"was searched for a recall of {target:g}, and its answers have {point.recall:.6g}"
+def setting_problems(point: CheckedPoint) -> Problems:
+    """Yield query arguments that were found, described or sent, and that the session did not have."""
     parameter, value = point.attrs.get("target_parameter"), point.number("target_value")
     described = dict(re.findall(r"(\w+)=([\d.]+)", str(point.attrs.get("name"))))
     sent = dict(re.findall(r"SET (\w+\.\w+) = '([\d.]+)'", str(point.attrs.get("query_sql"))))
@@ -218,28 +185,13 @@ def target_problems(point: CheckedPoint) -> Problems:
         for said, stated in (("name", described.get(last)), ("query_sql", sent.get(name))):
             if stated and _NUMBER.fullmatch(stated) and _differ(setting, stated):
                 yield f"says {name} {stated} ({said}), and its session had {setting}"
-    if not (text := point.series.objective):
-        return
-    try:
-        objective = Objective.parse(text)
-    except UserError:
-        yield f"has the objective '{text}', which must be a percentile and a time, such as p99:50ms"
-        return
-    # An objective is kept by the latencies of all runs.
-    latency = point[f"latency_{objective.percentile}"]
-    if not latency <= objective.seconds * (1 + ROUNDING):
-        has = "nothing" if math.isnan(latency) else f"{latency:.6g} s"
-        yield f"is to keep {text}, and its {objective.percentile} is {has}"
-    if unanswered := point.number("queries_unanswered"):
-        yield f"is to keep {text}, and {unanswered:,.0f} queries were never sent"
 
 
 # What each point keeps: the rule, and what yields how it is broken.
 RELATIONS: tuple[tuple[str, Callable[[CheckedPoint], Problems]], ...] = (
     ("figures", run_problems),
     ("timings", clock_problems),
-    ("timings", sampled_problems),
     ("series", command_problems),
     ("series", series_problems),
-    ("target", target_problems),
+    ("target", setting_problems),
 )

@@ -12,22 +12,22 @@ from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.common.text import DAMAGE, reason_of
 
 REWRITE, MEASURE, RESTORE = "write the bundle again", "measure the point again", "restore the file"
-# A name in brackets stands in every finding, and in a row of docs/rules.md that says what the rule asks. What
-# to do is said with a finding, unless that is special.
+# A name in brackets stands in every finding, and in a row of docs/rules.md that says what the rule asks. A
+# finding ends with what to do.
 RULES = {
-    **dict.fromkeys(("truth", "claims", "report", "system"), REWRITE),
-    **dict.fromkeys(("answers", "timings", "figures"), MEASURE),
-    **dict.fromkeys(("attributes", "series", "dataset"), f"{RESTORE}, or {MEASURE}"),
-    **dict.fromkeys(("target", "tier", "clients", "runs", "warnings", "age"), "measure it again"),
+    "report": REWRITE,
+    "truth": f"take the dataset's own, and {REWRITE}",
+    "dataset": f"use the dataset of this name, and {REWRITE}",
+    **dict.fromkeys(("readable", "answers", "timings", "figures"), MEASURE),
+    **dict.fromkeys(("attributes", "series"), f"{RESTORE}, or {MEASURE}"),
+    **dict.fromkeys(("target", "tier", "clients", "runs", "warnings"), "measure it again"),
     "manifest": "write the bundle with report.py --bundle",
     "paths": "hand in regular files with plain names",
     "files": f"{RESTORE}, take out what does not belong there, or {REWRITE}",
-    "readable": f"{RESTORE}, or {REWRITE}",
     "complete": "measure and add it, or hand the bundle in under the open division",
     "division": "hand it in under the open division",
     "mixed": "measure the curve anew, or hand in two",
     "duplicate": "leave one of them out",
-    "recall": "claim a point that reaches it",
     "private": f"replace it, and {REWRITE}",
 }
 LONGEST = 500  # characters of what is wrong, which may quote a file
@@ -67,10 +67,9 @@ class RuleFinding:
     rule: str
     text: str
     disqualifies: bool = True
-    advice: str = ""
 
     def __str__(self) -> str:
-        return f"{self.file}: [{self.rule}] {self.text}" + f"; {self.advice}" * bool(self.advice)
+        return f"{self.file}: [{self.rule}] {self.text}; {RULES[self.rule]}"
 
 
 class Findings:
@@ -81,23 +80,21 @@ class Findings:
         self._counts: dict[tuple[str, str], int] = {}
         self.is_mini = False
 
-    def refuse(self, file: str, rule: str, *problems: str, advice: str = "") -> None:
+    def refuse(self, file: str, rule: str, *problems: str) -> None:
         """Refuse the bundle for each of several problems of a file."""
         for problem in problems:
-            self._add(RuleFinding(file, rule, one_line(problem, LONGEST), True, advice or RULES[rule]))
+            self._add(RuleFinding(file, rule, one_line(problem, LONGEST), True))
 
     @contextmanager
-    def refusing(
-        self, file: str, rule: str, damaged: str = "cannot be read", advice: str = ""
-    ) -> Iterator[None]:
+    def refusing(self, file: str, rule: str, damaged: str = "cannot be read") -> Iterator[None]:
         """Refuse a file for what is raised: for what a UserError says, or as `damaged`."""
         try:
             yield
         except UserError as error:
             # The file's place on this machine, with which readers begin, is not said.
-            self.refuse(file, rule, re.sub(rf"^\S*{re.escape(file)}:? ", "", str(error)), advice=advice)
+            self.refuse(file, rule, re.sub(rf"^\S*{re.escape(file)}:? ", "", str(error)))
         except DAMAGE as error:
-            self.refuse(file, rule, f"{damaged}: {reason_of(error)}", advice=advice)
+            self.refuse(file, rule, f"{damaged}: {reason_of(error)}")
 
     def warn(self, file: str, rule: str, *problems: str) -> None:
         """Say what a reviewer should know."""
@@ -122,15 +119,11 @@ class Findings:
         """The others."""
         return sorted(finding for finding in self._found if not finding.disqualifies)
 
-    def mentions(self, file: str) -> bool:
-        """Whether something disqualifies a file."""
-        return any(finding.file == file and finding.disqualifies for finding in self._found)
-
     def tasks(self) -> Iterator[str]:
         """Yield a line for each thing to do before the bundle would pass, with a first example."""
         groups: dict[str, list[RuleFinding]] = {}
         for finding in self.refused:
-            groups.setdefault(finding.advice, []).append(finding)
+            groups.setdefault(RULES[finding.rule], []).append(finding)
         for advice, found in groups.items():
             rules = ", ".join(dict.fromkeys(f"[{one.rule}]" for one in found))
             number = counted(len({one.file for one in found}), "file")

@@ -1,8 +1,7 @@
-"""The search for private facts in every text of a file: HDF5, pictures, texts and the names of all three."""
+"""The search for private facts in every text of a file: of HDF5, of other files and in their names."""
 
 import html
 import json
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,16 +10,9 @@ from typing import Any
 import h5py
 import numpy as np
 
-from ann_benchmarks.common.errors import UserError
-
-from ..files import members_of, read_bytes
+from ..files import MOST_TEXT_BYTES, members_of, read_bytes
 from ..private import Private
 from .reading import opened_file
-
-MOST_SEARCHED_BYTES = 64 << 20
-_PNG, _PIXELS, _END = b"\x89PNG\r\n\x1a\n", b"IDAT", b"IEND"
-_PARTS = {b"IHDR", b"PLTE", b"tRNS", b"pHYs", b"tEXt", _PIXELS, _END}  # of a picture; none is compressed text
-_TEXT = re.compile(rb"(?:[\x20-\x7e]\0?){8,}")
 
 
 def private_facts(folder: Path, name: str, private: Private, contact: str) -> list[tuple[str, str]]:
@@ -37,17 +29,13 @@ def private_facts(folder: Path, name: str, private: Private, contact: str) -> li
 
 
 def _texts(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield each text of a file, and where it stands."""
+    """Yield each text of a file, and where it stands; pictures have the texts of the report."""
     if path.suffix == ".hdf5":
         with opened_file(path) as file:
-            yield from _hdf5_texts(path, file)
+            yield from _hdf5_texts(file)
         return
-    content = read_bytes(path, MOST_SEARCHED_BYTES)
-    if path.suffix == ".png":
-        for text in _png_texts(content):
-            yield "in a text of the picture", text.decode(errors="replace")
-    else:
-        yield "in its text", content.decode(errors="replace")
+    if path.suffix != ".png":
+        yield "in its text", read_bytes(path, MOST_TEXT_BYTES).decode(errors="replace")
 
 
 def _inner_texts(value: Any) -> Iterator[str]:
@@ -62,9 +50,8 @@ def _inner_texts(value: Any) -> Iterator[str]:
             yield from _inner_texts(inner)
 
 
-def _hdf5_texts(path: Path, file: h5py.File) -> Iterator[tuple[str, str]]:
-    """Yield each text of a file and where it stands, also in bytes that are of no array of numbers."""
-    content = bytearray(path.read_bytes())
+def _hdf5_texts(file: h5py.File) -> Iterator[tuple[str, str]]:
+    """Yield each text of a file and where it stands."""
     for place, member in members_of(file):
         yield "in the name of an array", place
         for name, value in member.attrs.items():
@@ -72,20 +59,6 @@ def _hdf5_texts(path: Path, file: h5py.File) -> Iterator[tuple[str, str]]:
             yield from ((f"in its attribute '{name}'", text) for text in _values(value))
         if isinstance(member, h5py.Dataset) and member.dtype.kind in "OSU" and member.size:
             yield from (("in an array", text) for text in _values(member[()]))
-        elif isinstance(member, h5py.Dataset) and member.dtype.kind in "biuf":
-            for start, size in _stored_parts(member):
-                content[start : start + size] = bytes(size)
-    yield "among its bytes", "\n".join(one.decode() for one in _TEXT.findall(content))
-
-
-def _stored_parts(array: h5py.Dataset) -> Iterator[tuple[int, int]]:
-    """Yield where the bytes of an array begin in its file, and their number."""
-    if array.chunks is None:
-        yield array.id.get_offset() or 0, array.id.get_storage_size()
-        return
-    for number in range(array.id.get_num_chunks()):
-        chunk = array.id.get_chunk_info(number)
-        yield chunk.byte_offset, chunk.size
 
 
 def _values(value: Any) -> Iterator[str]:
@@ -95,19 +68,3 @@ def _values(value: Any) -> Iterator[str]:
             yield from _values(one)
     elif isinstance(value, str | bytes):
         yield value.decode(errors="replace") if isinstance(value, bytes) else value
-
-
-def _png_texts(content: bytes) -> Iterator[bytes]:
-    """Yield what a picture has beside its pixels; UserError if pictures of reports do not have it."""
-    if not content.startswith(_PNG):
-        raise UserError("must be a PNG picture")
-    place, kind = len(_PNG), b""
-    while kind != _END:
-        size, kind = int.from_bytes(content[place : place + 4], "big"), content[place + 4 : place + 8]
-        if kind not in _PARTS:
-            raise UserError(f"has a part '{kind.decode(errors='replace')}', which no picture of a report has")
-        if kind != _PIXELS:
-            yield content[place + 8 : place + 8 + size]
-        place += 12 + size
-    if len(content) > place:
-        raise UserError("has something behind the end of its picture")

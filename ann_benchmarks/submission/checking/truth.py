@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.results.file import truth_mark
 from ann_benchmarks.results.truth import Truth
 
@@ -17,10 +16,8 @@ from ..manifest import BundledDataset, Manifest
 from .reading import array_of, opened_file
 from .rules import Findings
 
-FACTS = ("rows", "dimension", "metric", "queries")
 FARTHEST = {"euclidean": np.inf, "manhattan": np.inf, "angular": 2.0, "hamming": 1.0, "jaccard": 1.0}
 NOISE = 1e-5  # of a distance in single precision
-OWN = "take the dataset's own, and write the bundle again"
 _BLOCK = 1 << 24  # comparisons at once
 
 
@@ -78,17 +75,10 @@ def read_truths(
         for filter_set in ("", *dataset.filters):
             path = truth_name(name, filter_set)
             expected.add(path)
-            with findings.refusing(path, "truth", advice=OWN):
+            with findings.refusing(path, "truth"):
                 if path not in files:
                     raise UserError("is missing")
-                truth, facts = _read_truth(folder / path, dataset, filter_set)
-                own = {"name": name, "fingerprint": truth_mark(truth.distances)}
-                own |= {fact: getattr(dataset, fact) for fact in FACTS}
-                own |= {"filter": filter_set} if filter_set else {}
-                for fact, value in own.items():
-                    if (said := facts.get(fact, value)) != value:
-                        what = f"says {fact} {shown(said)}, which is {shown(value)}"
-                        findings.refuse(path, "dataset", what)
+                truth = _read_truth(folder / path, dataset, filter_set)
                 for problem in islice(_truth_problems(truth, dataset, found.get((name, ""))), 1):
                     raise UserError(problem)
                 found[name, filter_set] = truth
@@ -98,16 +88,15 @@ def read_truths(
     return found
 
 
-def _read_truth(path: Path, dataset: BundledDataset, filter_set: str) -> tuple[Neighborhood, dict[str, Any]]:
-    """Return true neighbours and what their file says of them; UserError where they cannot be read."""
+def _read_truth(path: Path, dataset: BundledDataset, filter_set: str) -> Neighborhood:
+    """Return true neighbours; UserError where they cannot be read."""
     with opened_file(path, ("neighbors", "distances", *["matches"] * bool(filter_set))) as file:
-        facts = dict(file.attrs)
         rows = array_of(file, "neighbors", "iu").astype(np.int64)
         distances = array_of(file, "distances", "f")
         matches = array_of(file, "matches", "iu").astype(np.int64) if filter_set else None
     if rows.ndim != 2 or rows.shape != distances.shape or len(rows) != dataset.queries:
         raise UserError(f"has neighbours {rows.shape} and distances {distances.shape}")
-    return Neighborhood(distances.astype(np.float64), bool(filter_set), rows=rows, matches=matches), facts
+    return Neighborhood(distances.astype(np.float64), bool(filter_set), rows=rows, matches=matches)
 
 
 def _truth_problems(

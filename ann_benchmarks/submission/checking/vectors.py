@@ -11,15 +11,13 @@ from ann_benchmarks.common.names import checked_name
 from ann_benchmarks.data.datasets import Dataset, HDF5Dataset, get_dataset, prepare_filters
 from ann_benchmarks.data.filters import passing
 from ann_benchmarks.distance import candidate_distances
-from ann_benchmarks.results.file import truth_mark
 
+from ..contents import described
 from ..files import truth_name
 from ..manifest import Manifest
 from .points import CheckedPoint
 from .rules import Findings
-from .truth import OWN, Neighborhood, tolerance
-
-OTHER_DATA = "measure on the dataset of this name, or give yours a name of its own"
+from .truth import Neighborhood, tolerance
 
 
 class RealVectors(ExitStack):
@@ -47,7 +45,7 @@ class RealVectors(ExitStack):
             width = min(own.shape[1], truth.distances.shape[1])
             if problem := _different_queries(truth.distances[:, :width], own[:, :width]):
                 what = f"its distances are others than the dataset's, {problem}"
-                self._findings.refuse(path, "truth", what, advice=OWN)
+                self._findings.refuse(path, "truth", what)
             else:
                 self._compare(path, "truth", dataset, truth, filter_set)
 
@@ -71,23 +69,17 @@ class RealVectors(ExitStack):
         if name in self._opened:
             return self._opened[name]
         self._opened[name], path, said = None, truth_name(name), self._manifest.datasets[name]
-        with self._findings.refusing(path, "dataset", advice="get it, or give --data the folder that has it"):
+        with self._findings.refusing(path, "dataset"):
             if self._folder is None:
                 opened = get_dataset(name)[0]
             else:
                 opened = HDF5Dataset(self._folder / f"{checked_name(name, 'dataset')}.hdf5")
             self.enter_context(opened)
-            own = {
-                "rows": opened.rows,
-                "dimension": int(opened.attrs["dimension"]),
-                "queries": len(opened.test()),
-                "metric": str(opened.attrs["distance"]),
-                "fingerprint": truth_mark(opened.truth().known_distances),
-            }
+            own = vars(described(opened, said.filters))
             different = {fact for fact, value in own.items() if getattr(said, fact) != value}
             for fact in sorted(different):
                 what = f"has the {fact} {getattr(said, fact)}, and the dataset {own[fact]}"
-                self._findings.refuse(path, "dataset", what, advice=OTHER_DATA)
+                self._findings.refuse(path, "dataset", what)
             if different <= {"metric", "fingerprint"}:
                 self._opened[name] = opened
         return self._opened[name]
