@@ -99,6 +99,7 @@ def test_each_kind_of_series_that_an_experiment_compares_is_to_be_there():
     whole, of_two = Series("hnsw"), Series("hnsw", shards=2, shard_engine="client")
     points = [SimpleNamespace(dataset="mine", series=one) for one in (whole, of_two)]
     step = read_step({"run": {"dataset": "mine", "algorithm": "hnsw", "shards": ["none", 2]}})
+    assert read_step({"sample": 8, "run": {"dataset": "mine", "algorithm": "hnsw"}}).dataset == "mine-1of8"
     for kept, lacks in ((points, []), (points[:1], ["hnsw-shards2-client"]), (points[1:], ["hnsw"])):
         assert all(step.fits(point) for point in kept)
         assert [series.label for series in step.missing(kept)] == lacks

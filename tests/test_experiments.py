@@ -168,6 +168,8 @@ MISTAKES = [
     ("least: 0.999", "least: a lot", r":15: 'least' must be a number, not 'a lot'"),
     (", least: 0.999", "", r":15: give the bound that the finding keeps"),
     ("  title: with clients", "  title: a\n  title: b", r":9: the key 'title' stands here a second"),
+    ("  title: with clients", "  sample: 0", r":8: 'sample' must be a whole number from 1 to 1024"),
+    ("  title: with clients", "  sample: true", r":8: 'sample' must be a whole number from 1 to 1024"),
     ("  title: with clients", "  groups: {a: {b: {arg: 1}}}", r":8: unknown key 'arg' in run group 'b'"),
 ]
 

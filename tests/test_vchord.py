@@ -16,7 +16,7 @@ from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.module import PostgresANN
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
-from ann_benchmarks.algorithms.vchord.arguments import automatic_lists, index_bytes
+from ann_benchmarks.algorithms.vchord.arguments import VchordArguments, automatic_lists, index_bytes
 from ann_benchmarks.algorithms.vchord.module import READS, VectorChord
 from ann_benchmarks.algorithms.vchordg.module import VectorChordGraph
 from ann_benchmarks.algorithms.vchordg.module import index_bytes as graph_bytes
@@ -275,7 +275,7 @@ def test_rows_that_are_all_the_same_have_no_lists(newest: Server):
     [
         ({"centroids": "no/such.npy"}, "centroids: no/such.npy is unknown: use one of internal, cpu, gpu"),
         ({"lists": 7000}, "7,000 lists for 6,000 rows: give fewer"),
-        ({"lists": [60, 5]}, r"lists is \[60, 5\]: give auto, a number, or one for each level"),
+        ({"lists": [60, 5]}, r"lists is \[60, 5\]: give auto, scaled, a number, or one for each level"),
         ({"list": 5}, "no build argument list: it has .*lists"),
         ({"kmeans_algorithm": "fast"}, "kmeans_algorithm is 'fast': use lloyd or hierarchical"),
         ({"form": "bit"}, "form 'bit' is not known: use one of vector, halfvec"),
@@ -387,6 +387,8 @@ def test_the_estimate_is_that_of_the_published_indexes(
 def test_lists_follow_vectorchords_advice():
     advice = {50_000: [], 100_000: [200], 1_000_000: [2000], 4_000_000: [8000], 10**9: [503, 252_982]}
     assert {rows: automatic_lists(rows) for rows in advice} == advice
+    scaled = advice | {10: [4], 12_500: [25], 50_000: [100]}
+    assert {rows: VchordArguments({"lists": "scaled"}, "ip").lists(rows) for rows in scaled} == scaled
 
 
 def test_sizes_of_vectors_that_are_cut_in_pieces():

@@ -37,18 +37,20 @@ def vchord_form(name: str, metric: str, dimension: int, version: str) -> Form:
 _PAGE = 8192
 _ROOM = 8160  # for tuples and their line pointers, besides the page's header and its link to the next
 _PARALLEL_PAGES = 32  # filled at the same time
+FEWEST_LISTS = 4  # of a small table, where lists are scaled
 
 
-def automatic_lists(rows: int) -> list[int]:
+def automatic_lists(rows: int, is_scaled: bool = False) -> list[int]:
     """VectorChord's own advice for a number of rows.
 
     None below 100,000 rows (every query looks at every code), a 500th of the rows below 2 million, 4 times
     their square root below 50 million, 8 times beyond, with a coarse level of its square root on top.
+    Where it is scaled, a small table has lists as well: a 500th of its rows, and at least 4.
     """
-    if rows < 100_000:
+    if rows < 100_000 and not is_scaled:
         return []
     if rows < 2_000_000:
-        return [rows // 500]
+        return [max(FEWEST_LISTS, rows // 500)]
     if rows < 50_000_000:
         return [round(4 * math.sqrt(rows))]
     lists = round(8 * math.sqrt(rows))
@@ -137,12 +139,13 @@ class VchordArguments:
     def lists(self, rows: int) -> list[int]:
         """Return the number of lists of each level: those given, or VectorChord's advice for the rows."""
         given = self["lists"]
-        if given == "auto":
-            return automatic_lists(rows)
+        if given in ("auto", "scaled"):
+            return automatic_lists(rows, is_scaled=given == "scaled")
         lists = given if isinstance(given, list) else [given]
         if not all(type(number) is int and number > 0 for number in lists) or lists != sorted(lists):
             raise PostgresError(
-                f"lists is {given}: give auto, a number, or one for each level, ascending, as [50, 8000]"
+                f"lists is {given}: give auto, scaled, a number, or one for each level, ascending, as"
+                " [50, 8000]"
             )
         return lists
 

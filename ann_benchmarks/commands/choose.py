@@ -6,14 +6,17 @@ Other options are those of run.py, such as --dry-run, --clients 1,32 or --budget
 import argparse
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from ann_benchmarks.commands.run import every_job, run
-from ann_benchmarks.common.cli import Parser, path_or_pattern, positive_int
+from ann_benchmarks.common.cli import Parser, path_or_pattern, positive_int, read_by, row_counts
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.numbers import row_count
 from ann_benchmarks.common.text import say, warn
 from ann_benchmarks.data.datasets import canonical_name, dataset_path, get_dataset, is_present
 from ann_benchmarks.data.datasets.own import QUERIES, OwnVectors, create_own
+from ann_benchmarks.data.datasets.samples import FEWEST_ROWS, sampled
 from ann_benchmarks.data.datasets.write import NEIGHBORS, repetition_warning
 from ann_benchmarks.distance import METRICS, metric_of
 from ann_benchmarks.experiments.carrying_out import carry_out
@@ -27,6 +30,7 @@ from .from_postgres import add_table_options, copied_vectors
 DISTANCE = "angular"
 _LEAST_ROWS = 200  # fewer show nothing of an index
 _ROWS_A_QUERY = 10  # of a small file
+PARTS, VERIFIED_PARTS = 8, 80  # one of them is the smallest sample of sizes.yml, and of sizes-verified.yml
 
 
 def main() -> int:
@@ -45,6 +49,10 @@ def main() -> int:
     add("--name", help="name of the dataset (default: that of the file)")
     add("--force", action="store_true", help="make the dataset again, and measure finished points again")
     add("--mini", action="store_true", help="a quicker, less certain answer")
+    add("--rows", type=row_counts, default=[], metavar="N,...", help="also measure samples, and predict what"
+        " so many rows will take, such as 1m,10m")  # fmt: skip
+    add("--verify-at", type=read_by(row_count), metavar="N", help="with --rows: predict from a tenth of FILE,"
+        " which has at least N rows, and measure all of it, too")  # fmt: skip
     args, others = parser.parse_known_args(take_url(sys.argv[1:], LOCAL))
     args.file = take_file(others)
     is_table = bool(args.from_postgres and args.table and args.column)
@@ -54,13 +62,41 @@ def main() -> int:
     options = make_parser()
     chosen = Options(options).parse(others)  # refused before anything is made
     name = dataset_of(args)
-    words = ["--experiment", "choose", *(["--mini"] if args.mini else []), LOCAL, "--dataset", name]
-    words += [*(["--force"] if args.force else []), *others]
-    status = carry_out(words, options, run)
-    if not (chosen.dry_run or chosen.build_only):
-        folder = report_experiment(words, options, every_job)
-        say(f"wrote {folder}/report.html, with its pictures")
+    status = 0
+    for experiment, more in {"choose": [], **requested_sizes(name, args.rows, args.verify_at)}.items():
+        words = ["--experiment", experiment, *(["--mini"] if args.mini else []), LOCAL, "--dataset", name]
+        words += [*(["--force"] if args.force else []), *others]
+        status = max(status, carry_out(words, options, run))
+        if not (chosen.dry_run or chosen.build_only):
+            folder = report_experiment([*words, *more], options, every_job)
+            say(f"wrote {folder}/report.html, with its pictures")
     return status
+
+
+def requested_sizes(name: str, sizes: Sequence[int], verified: int | None) -> dict[str, list[str]]:
+    """Return the experiment that predicts what more rows will take, with the words for its report.
+
+    Empty where no numbers of rows are requested. UserError where there are too few rows for its samples.
+    """
+    if verified and not sizes:
+        raise UserError("--verify-at is for predictions: add --rows")
+    if not sizes:
+        return {}
+    experiment, part = ("sizes-verified", VERIFIED_PARTS) if verified else ("sizes", PARTS)
+    with get_dataset(name)[0] as dataset:
+        rows = dataset.rows
+    if sampled(name)[1] > 1:
+        raise UserError(f"--rows needs a dataset that is not a sample itself: give {sampled(name)[0]}")
+    if verified and rows < verified:
+        raise UserError(f"--verify-at must be at most the {rows:,} rows of the dataset")
+    if rows < (needed := part * FEWEST_ROWS):
+        option = "--verify-at" if verified else "--rows"
+        raise UserError(f"{option} needs a dataset of {needed:,} rows, to draw samples: {name} has {rows:,}")
+    known = rows * PARTS // part  # of the largest sample
+    if min(sizes) <= known:
+        what = "a tenth of its rows" if verified else "the dataset"
+        raise UserError(f"--rows must be more than the {known:,} rows of {what}")
+    return {experiment: ["--rows", ",".join(map(str, sizes))]}
 
 
 def take_file(words: list[str]) -> str | None:

@@ -11,6 +11,7 @@ from ann_benchmarks.common.cli import (
     positive_float,
     positive_int,
     read_by,
+    row_counts,
 )
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.experiments.report import (
@@ -27,7 +28,8 @@ from ann_benchmarks.run.command_line import make_parser
 from ann_benchmarks.run.request import take_url
 
 # What --claims excludes.
-ALONE = ("dataset", "algorithm", "count", "title", "target_recall", "prices", "experiment", "mini", "bundle")
+ALONE = ("dataset", "algorithm", "count", "title", "target_recall", "prices", "experiment", "mini", "rows",
+         "bundle")  # fmt: skip
 
 
 def main() -> None:
@@ -55,6 +57,8 @@ def main() -> None:
         help="report on an experiment; give the options that run.py had",
     )
     add("--mini", action="store_true", help="with --experiment: report on its miniature")
+    add("--rows", type=row_counts, metavar="N,...", help="with --experiment sizes: what so many rows will"
+        " take, such as 10m,1b")  # fmt: skip
     add("--claims", action="store_true", help="write one table of the findings of all experiments, as far as"
         " they are measured; give the options that run.py had")  # fmt: skip
     add_bundle_options(parser)
@@ -70,8 +74,9 @@ def main() -> None:
         return
     if args.experiment:
         folder = report_experiment(words, make_parser(), every_job)
-    elif others or args.mini:
-        raise UserError(f"{(others or ['--mini'])[0]} is for the report of an experiment: add --experiment")
+    elif others or args.mini or args.rows:
+        first = (others or ["--mini" if args.mini else "--rows"])[0]
+        raise UserError(f"{first} is for the report of an experiment: add --experiment")
     else:
         costs = cost_request(args.prices, args.slo, args.target_rate)
         options = ReportOptions(args.title, args.target_recall, args.recompute, costs)

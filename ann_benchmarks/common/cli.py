@@ -9,7 +9,7 @@ from .command import report_end, signals_raise
 from .errors import UserError, one_line, shown
 from .layout import rename_commands
 from .names import checked_path, path_text
-from .numbers import amount, byte_size, finite, read_number, seed_number, whole
+from .numbers import amount, byte_size, finite, read_number, row_count, seed_number, whole
 
 HINT = " (--help "  # and what follows is not of the error
 
@@ -73,6 +73,7 @@ positive_int = read_by(whole())
 positive_ints = each_of(whole())
 positive_float = read_by(amount)
 positive_floats = each_of(amount)
+row_counts = each_of(row_count)
 limit = read_by(whole(-1))  # -1: none
 seed = read_by(seed_number)
 number = read_by(finite)

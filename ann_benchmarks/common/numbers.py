@@ -18,10 +18,13 @@ MOST = 2**31 - 1  # of what is counted
 LEAST_AMOUNT, MOST_AMOUNT = 1e-6, 1e9  # of what is measured, such as seconds
 _MOST_BYTES = 1 << 50
 _LONGEST = 64  # characters of a number
+MOST_ROWS = 10**12
+ROW_UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
 _UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _WHOLE = re.compile(r"[+-]?[0-9]+(_[0-9]+)*")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,3})?", re.IGNORECASE)
 _SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([kmgt]?)(?:i?b)?")
+_ROWS = re.compile(r"([0-9]+(?:_[0-9]+)*(?:\.[0-9]+)?)([kmb]?)")
 Read = TypeVar("Read", int, float)
 
 
@@ -137,6 +140,15 @@ def byte_size(text: str) -> int:
     if not 1 <= size <= _MOST_BYTES:
         raise UserError(f"'{shown(text)}' must be a size, such as 512m or 8g")
     return size
+
+
+def row_count(text: str) -> int:
+    """Read a number of rows, such as 500k, 1.5m, 2_000_000 or 1b."""
+    match = _ROWS.fullmatch(text.strip().lower()) if len(text) <= _LONGEST else None
+    count = Decimal(0) if match is None else Decimal(match[1].replace("_", "")) * ROW_UNITS[match[2]]
+    if not 1 <= count <= MOST_ROWS or count != int(count):
+        raise UserError(f"'{shown(text)}' must be a number of rows, such as 500k, 10m or 2_000_000")
+    return int(count)
 
 
 def _within(text: str, number: Read | None, least: Read, most: Read, what: str) -> Read:

@@ -11,8 +11,10 @@ from ann_benchmarks.common.cli import path_or_pattern
 from ann_benchmarks.common.errors import NoDefinitionRuns, UserError
 from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.common.text import say, warn
+from ann_benchmarks.data.datasets import canonical_name, make_sample, sample_name, sampled
 from ann_benchmarks.data.datasets.own import stored_index
 from ann_benchmarks.installing.main import main as install
+from ann_benchmarks.run.command_line import CommandLine
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect, find_image
 from ann_benchmarks.run.request import Request
 
@@ -62,6 +64,8 @@ def carry_out(words: Sequence[str], parser: argparse.ArgumentParser, run: Callab
             with settings_of(step):
                 if not request.dry_run:
                     install_what_is_needed(step, request.local)
+                    if step.sample > 1:
+                        make_sample(*sampled(request.dataset))
                 status = run(request)
         except NoDefinitionRuns:
             raise
@@ -109,9 +113,18 @@ def command_of(step: Step, given: Sequence[str]) -> str:
 
 
 def words_of(step: Step, given: Sequence[str]) -> list[str]:
-    """Return the words of a step's command line, each option once: those given take the place of its own."""
+    """Return the words of a step's command line, each option once: those given take the place of its own.
+
+    The dataset of a step with a sample is the sample.
+    """
     names = {word.partition("=")[0] for word in given if word.startswith("--")} - ACCUMULATED
-    return [*remove_options(step.arguments, names), *given]
+    words = [*remove_options(step.arguments, names), *given]
+    if step.sample == 1:
+        return words
+    reader = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    reader.add_argument("--dataset", default=CommandLine.dataset)
+    found, others = reader.parse_known_args(words)
+    return [*others, "--dataset", sample_name(canonical_name(found.dataset), step.sample)]
 
 
 def remove_options(words: Sequence[str], names: Collection[str]) -> list[str]:
@@ -129,7 +142,8 @@ def step_request(step: Step, parser: argparse.ArgumentParser, given: Sequence[st
     """Return what a step requests, with the options that are given besides its own."""
     request = Options(parser).parse(words_of(step, given))
     request = replace(request, run_groups=step.groups, skips_unavailable=True)
-    return replace(request, own_index=stored_index(request.dataset)) if request.target_recall else request
+    index = stored_index(sampled(request.dataset)[0]) if request.target_recall else None
+    return replace(request, own_index=index)
 
 
 @contextmanager

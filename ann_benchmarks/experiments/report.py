@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.common.cli import Parser, positive_float
+from ann_benchmarks.common.cli import Parser, positive_float, row_counts
 from ann_benchmarks.common.cli import path as path_type
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import disk_errors
@@ -88,6 +88,7 @@ def report_experiment(words: Sequence[str], parser: argparse.ArgumentParser, job
     own.add_argument("--prices", type=path_type)
     own.add_argument("--target-rate", type=positive_float)
     own.add_argument("--recompute", action="store_true")
+    own.add_argument("--rows", type=row_counts, default=())
     add_bundle_options(own)
     args, given = own.parse_known_args(others)
     request = requested_bundle(args)
@@ -96,8 +97,11 @@ def report_experiment(words: Sequence[str], parser: argparse.ArgumentParser, job
     latency = None if args.prices is None else requested.slo
     costs = cost_request(args.prices, latency, args.target_rate)
     choice = (experiment.experiment, experiment.mini)
+    known = read_experiment(find_experiment(experiment.experiment), experiment.mini, Options(parser))
+    if args.rows and all(step.sample == 1 for step in known.steps):
+        raise UserError("--rows is for an experiment whose steps have samples, such as sizes: leave it out")
     name, report = report_of(*choice, parser, given, jobs_of, args.recompute)
-    report = replace(report, title=args.title or report.title, costs=costs)
+    report = replace(report, title=args.title or report.title, costs=costs, sizes=args.rows)
     folder = None
     if request is not None:
         path = find_experiment(experiment.experiment)

@@ -14,6 +14,7 @@ from ann_benchmarks.common.errors import UserError, closest, shown
 from ann_benchmarks.common.layout import shared
 from ann_benchmarks.common.names import exists
 from ann_benchmarks.common.yaml_file import Where, YamlFile
+from ann_benchmarks.data.datasets.samples import MOST_PARTS
 from ann_benchmarks.definitions.configs import check_run_group
 from ann_benchmarks.fields.rows import FIELDS
 from ann_benchmarks.run.command_line import CommandLine
@@ -21,7 +22,8 @@ from ann_benchmarks.run.request import Request, read_request
 
 FOLDER = shared("experiments")
 KEYS = ("title", "source", "text", "steps", "findings")
-STEP_KEYS = ("name", "title", "text", "run", "groups", "settings", "install", "skip", "pictures", "tables")
+STEP_KEYS = ("name", "title", "text", "run", "groups", "settings", "install", "skip", "pictures", "tables",
+             "sample")  # fmt: skip
 FINDING_TEXTS = ("says", "published", "not-testable", "compare", "metric", "to-metric", "over", "unit")
 FINDING_KEYS = (*FINDING_TEXTS, "at-recall", "of", "to", "least", "most")
 COMPARISONS = ("ratio", "spread", "value")
@@ -46,6 +48,7 @@ class Step:
     skip: str
     pictures: Sequence[dict[str, Any]]
     tables: Sequence[dict[str, Any]]
+    sample: int = 1  # the dataset is the sample with one row in so many
 
 
 @dataclass(frozen=True)
@@ -219,6 +222,9 @@ class ExperimentFile(YamlFile):
                 self.fail(
                     place("settings", setting), f"'{shown(setting)}' is not a setting: write NAME: VALUE"
                 )
+        sample = merged.get("sample", 1)
+        if type(sample) is not int or not 1 <= sample <= MOST_PARTS:
+            self.fail(place("sample"), f"'sample' must be a whole number from 1 to {MOST_PARTS}")
         lists = {
             key: self.checked(place(key), merged.get(key, []), list)
             for key in ("install", "pictures", "tables")
@@ -245,6 +251,7 @@ class ExperimentFile(YamlFile):
             groups=groups,
             settings={key: str(value) for key, value in settings.items()},
             skip=text("skip"),
+            sample=sample,
             **lists,
         )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ann_benchmarks.common.numbers import KIB, size_text, three_digits
 from ann_benchmarks.common.text import from_json
+from ann_benchmarks.data.datasets.samples import sampled
 from ann_benchmarks.results.at_recall import may_reach
 from ann_benchmarks.results.comparable import (
     Comparison,
@@ -48,11 +49,12 @@ class Answer:
 
 
 def find_answers(runs: Iterable[Run], records: Iterable[Record], target: float) -> list[Answer]:
-    """Return what the results of each dataset and count say at a recall."""
+    """Return what the results of each dataset and count say at a recall; samples of others say nothing."""
     runs, records = list(runs), list(records)
     found = []
     places = {(run.dataset, run.count) for run in runs} | {(rec.dataset, rec.count) for rec in records}
-    for dataset, count in sorted(places):
+    wholes = {(dataset, count) for dataset, count in places if sampled(dataset)[1] == 1}
+    for dataset, count in sorted(wholes or places):
         here = [run for run in runs if (run.dataset, run.count) == (dataset, count)]
         written = [record for record in records if (record.dataset, record.count) == (dataset, count)]
         about_writes = [*insert_statements(written), *write_statements(written)]

@@ -55,6 +55,7 @@ class Report:
     source: str = ""  # published the findings
     left_out: LeftOut = field(default_factory=dict)
     costs: CostRequest | None = None  # None where nothing is priced
+    sizes: Sequence[int] = ()  # numbers of rows that predictions are requested for
 
     @property
     def runs(self) -> list[Run]:

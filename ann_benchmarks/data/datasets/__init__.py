@@ -10,6 +10,7 @@ from .catalog import get_dataset as get_dataset
 from .catalog import is_downloaded as is_downloaded
 from .catalog import is_present as is_present
 from .catalog import make_dataset as make_dataset
+from .catalog import make_sample as make_sample
 from .catalog import make_truth_file as make_truth_file
 from .catalog import present_names as present_names
 from .catalog import stored_truth as stored_truth
@@ -22,3 +23,5 @@ from .filtering import prepare_filters as prepare_filters
 from .queries import Queries as Queries
 from .registry import aliases as aliases
 from .registry import registered as registered
+from .samples import sample_name as sample_name
+from .samples import sampled as sampled

@@ -1,6 +1,7 @@
 """Datasets by name: files under data/, made or downloaded on first use; and a table of all names."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from .filter_files import filter_folder, filter_path, read_filter_set, stored_fi
 from .parts import Parts
 from .queries import TrueNeighbors, read_truth, truth_path
 from .registry import Entry, SingleFile, aliases, find_entry, read_description, registered
+from .samples import SAMPLE_OF, sample_name, sampled, write_sample
 from .truth_check import check_path
 
 _HEAD = ("name", "rows", "dimensions", "metric", "size", "on disk", "present")
@@ -97,9 +99,12 @@ def entry_of(name: str) -> Entry | None:
 def make_dataset(name: str, connections: int = 4) -> None:
     """Get what is missing of a dataset, or make its one file anew. UserError if the name is unknown."""
     entry = described(checked_name(name, "dataset"))
-    if entry is None:
+    base, part = sampled(name)
+    if entry is None and part == 1:
         raise _unknown(name)
-    if isinstance(entry, Parts):
+    if entry is None:
+        make_sample(base, part, force=True)
+    elif isinstance(entry, Parts):
         get_parts(entry, DATA_FOLDER, connections)
     else:
         entry.make(connections)
@@ -117,6 +122,37 @@ def get_dataset(name: str) -> tuple[Dataset, int]:
     assert entry is not None
     dataset = entry.open()
     return dataset, dataset.attrs["dimension"]
+
+
+def make_sample(name: str, part: int, force: bool = False) -> None:
+    """See that the sample with one row in `part` of a dataset is there, drawn from its present vectors.
+
+    Part 1 is the dataset itself, which is left as it is. UserError where no sample can be drawn, or something
+    else has its name.
+    """
+    name = canonical_name(name)
+    sample = sample_name(name, part)
+    if part == 1:
+        return
+    if sampled(name)[1] > 1:
+        raise UserError(f"{name} is a sample itself; draw samples of {sampled(name)[0]}")
+    with get_dataset(name)[0] as whole:
+        if is_present(sample):
+            with get_dataset(sample)[0] as found:
+                drawn_from = found.attrs.get(SAMPLE_OF)
+            if drawn_from is None:
+                raise UserError(f"{sample} must be a sample of {name}; move what has this name out of data/")
+            if drawn_from == whole.mark() and not force:
+                return
+        write_sample(dataset_path(sample), whole, part)
+    remove_replaced(sample, description_path(sample))
+
+
+def remove_replaced(name: str, other: Path) -> None:
+    """Remove what belongs to vectors that were replaced: their true neighbours, filters and other form."""
+    for path in (truth_path(name, DATA_FOLDER), other):
+        path.unlink(missing_ok=True)
+    shutil.rmtree(filter_folder(name, DATA_FOLDER), ignore_errors=True)
 
 
 def truth_file(name: str, filter: str = "") -> Path:
@@ -151,7 +187,8 @@ def make_truth_file(name: str) -> None:
     """
     if truth_file(name).exists():
         return
-    if not is_present(name) and isinstance(described(name), Parts):
+    base = sampled(name)[0]
+    if not is_present(name) and not is_present(base) and isinstance(described(base), Parts):
         raise UserError(
             f"{truth_path(name, DATA_FOLDER)}, which holds the true distances of {name}, is missing: copy it"
             f" from where the results were measured, or: python create_dataset.py --dataset {name}"

@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.host import usable_cores
+from ann_benchmarks.common.numbers import ROW_UNITS
 
 from .write import NEIGHBORS, write_dense, write_sets
 
@@ -139,7 +140,6 @@ NAME = re.compile(
     rf"({'|'.join(KINDS)})-([1-9]\d*)([km]?)-([1-9]\d*)-(euclidean|angular|ip|manhattan)"
     r"(?:-([1-9]\d*)(k?)q)?"
 )
-FACTORS = {"": 1, "k": 1000, "m": 1000_000}
 QUERIES, MOST_QUERIES, MOST_DIMENSIONS = 1000, 100_000, 2**16
 
 
@@ -164,8 +164,8 @@ def parse(name: str) -> Generated | None:
     if match is None:
         return None
     kind, number, factor, dimension, metric, queries, query_factor = match.groups()
-    named = int(queries) * FACTORS[query_factor] if queries else 0
-    size = Generated(kind, int(number) * FACTORS[factor], int(dimension), metric, named)
+    named = int(queries) * ROW_UNITS[query_factor] if queries else 0
+    size = Generated(kind, int(number) * ROW_UNITS[factor], int(dimension), metric, named)
     if size.rows < NEIGHBORS or size.dimension > MOST_DIMENSIONS:
         raise UserError(f"'{name}' needs at least {NEIGHBORS} rows and at most {MOST_DIMENSIONS} dimensions")
     if size.named_queries > MOST_QUERIES:

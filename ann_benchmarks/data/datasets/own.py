@@ -3,7 +3,6 @@
 import json
 import random
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +19,9 @@ from ann_benchmarks.distance import BIT_METRICS, METRICS
 
 from ..vectors import Rows, cast, checked, open_source, source_files
 from ..vectors.reading import reading
-from .catalog import canonical_name, dataset_path, description_path
-from .dataset import DATA_FOLDER
-from .filter_files import filter_folder
-from .queries import truth_path
+from .catalog import canonical_name, dataset_path, description_path, remove_replaced
 from .registry import find_entry, read_description
+from .samples import sampled
 from .write import NEIGHBORS, write_dense
 
 QUERIES = 1000
@@ -99,7 +96,7 @@ def create_own(name: str, own: OwnVectors, neighbors: int = NEIGHBORS, force: bo
     shapes = (rows - len(removed), dimension), (count, dimension)
     blocks = _blocks(vectors, own_queries, chosen, removed, own.metric)
     write_dense(dataset_path(name), own.metric, shapes, STORED[own.metric in BIT_METRICS], blocks, neighbors)
-    _remove_replaced(name, description_path(name))
+    remove_replaced(name, description_path(name))
 
 
 def create_in_place(name: str, own: OwnVectors, force: bool = False) -> None:
@@ -128,7 +125,7 @@ def create_in_place(name: str, own: OwnVectors, force: bool = False) -> None:
     with disk_errors(path), atomic_path(path) as temporary:
         temporary.write_text(text)
     read_description(path).converted().unlink(missing_ok=True)
-    _remove_replaced(name, dataset_path(name))
+    remove_replaced(name, dataset_path(name))
 
 
 def store_index(name: str, algorithm: str, arguments: Mapping[str, Any]) -> None:
@@ -149,13 +146,6 @@ def stored_index(name: str) -> tuple[str, Mapping[str, Any]] | None:
         return str(found["algorithm"]), found["arguments"]
 
 
-def _remove_replaced(name: str, other: Path) -> None:
-    """Remove what belongs to vectors that were replaced: their true neighbours, filters and other form."""
-    for path in (truth_path(name, DATA_FOLDER), other):
-        path.unlink(missing_ok=True)
-    shutil.rmtree(filter_folder(name, DATA_FOLDER), ignore_errors=True)
-
-
 def _whole_files(text: str) -> list[Path]:
     files, key = source_files(text)
     if key or files[0].suffix in _MANY_ARRAYS:
@@ -169,6 +159,8 @@ def check_name(name: str, force: bool) -> None:
         raise UserError(
             f"'{name}' cannot be a file's name; use letters, digits and '-_.', a letter or digit first"
         )
+    if sampled(name)[1] > 1:
+        raise UserError(f"'{name}' is kept for a sample of '{sampled(name)[0]}'; choose another --name")
     if find_entry(name) is not None and not force:
         raise UserError(f"'{name}' is the name of a registered dataset; choose another, or add --force")
     for path in (dataset_path(name), description_path(name)):

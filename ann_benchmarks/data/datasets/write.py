@@ -32,14 +32,17 @@ def write_dense(
     dtype: np.dtype | type,
     blocks: Iterable[tuple[np.ndarray, np.ndarray]],
     neighbors: int = NEIGHBORS,
+    facts: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Write a dataset of vectors: `blocks` gives (train rows, test rows) until `shapes` are filled.
 
-    The file appears under its name only when it is whole. Raises UserError when the disk is too small.
+    `facts` are more attributes. The file appears under its name only when it is whole. Raises UserError when
+    the disk is too small.
     """
     (rows, dimension), (queries, _) = shapes
     item, truth = np.dtype(dtype), (queries, neighbors)
-    attributes = _attributes("dense", metric, dimension, "bit" if item == np.bool_ else "float")
+    kind = "bit" if item == np.bool_ else "float"
+    attributes = {**_attributes("dense", metric, dimension, kind), **facts}
     arrays: Arrays = {
         "train": (shapes[0], item),
         "test": (shapes[1], item),

@@ -10,7 +10,8 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.layout import PROGRAM
-from ann_benchmarks.data.datasets import canonical_name
+from ann_benchmarks.data.datasets import canonical_name, sample_name
+from ann_benchmarks.data.datasets.samples import MOST_PARTS
 from ann_benchmarks.definitions.configs import OWN_INDEX
 from ann_benchmarks.fields.rows import chosen_fields
 from ann_benchmarks.fields.series import Series
@@ -44,10 +45,16 @@ def requested(command: str) -> tuple[Request, bool] | None:
     return request, not request.experiment
 
 
+def requested_datasets(request: Request) -> list[str]:
+    """Return the dataset of a command line and, of an experiment, its samples."""
+    name = canonical_name(request.dataset)
+    return [sample_name(name, part) for part in range(1, MOST_PARTS + 1 if request.experiment else 2)]
+
+
 _NAMED_TARGET = re.compile(r"target\.recall\.(\d(?:\.\d+)?)$")
 # What else a command line lets a point have, and what it has, by the names of options.
 REQUESTS: Mapping[str, tuple[Callable[[Request], Collection[Any]], Callable[[CheckedPoint], Any]]] = {
-    "dataset": (lambda r: [canonical_name(r.dataset)], lambda p: p.dataset),
+    "dataset": (requested_datasets, lambda p: p.dataset),
     "count": (lambda r: [r.count], lambda p: p.count),
     # An experiment adds the index that a table has.
     "algorithm": (

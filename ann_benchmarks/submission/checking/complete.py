@@ -12,6 +12,7 @@ from ann_benchmarks.common.cli import option_name
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.layout import DEFINITIONS_FOLDER, shared
 from ann_benchmarks.common.yaml_file import YamlFile
+from ann_benchmarks.data.datasets.samples import sample_name
 from ann_benchmarks.definitions.configs import Config, read_configs, replace_run_groups
 from ann_benchmarks.definitions.definition import Data, get_definitions
 from ann_benchmarks.fields.series import Series
@@ -108,7 +109,8 @@ def read_step(step: Mapping[str, Any]) -> ExpectedStep:
     algorithms = [word.partition(":")[0] for word in request.algorithm]
     planned = product(algorithms, request.procedures(), request.servers)
     series = [Series(name, **how.series, **servers.fields).only(*COMPARED) for name, how, servers in planned]
-    return ExpectedStep(request.dataset, [*dict.fromkeys(series)], step.get("groups", {}))
+    dataset = sample_name(request.dataset, step.get("sample", 1))
+    return ExpectedStep(dataset, [*dict.fromkeys(series)], step.get("groups", {}))
 
 
 def _words(run: Mapping[str, Any]) -> Iterator[str]:
