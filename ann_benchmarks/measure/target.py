@@ -100,6 +100,7 @@ class TargetSearch:
             "target_parameter": search.parameter,
             "target_value": value,
             "target_trials": trials,
+            "target_most": search.values[-1],
         }
 
 

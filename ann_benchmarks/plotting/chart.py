@@ -40,6 +40,7 @@ ROLES: dict[str, dict[str, Any]] = {
     "mark": {"lw": 0, "zorder": 3, **EDGED},
     "sample": {"lw": 1.4, "marker": ".", "ms": 4},
     "faded": {"lw": 0, "ms": 4, "alpha": 0.3, "zorder": 1},
+    "band": {"lw": 1.4, "marker": ""},
     "hollow": {"lw": 1.3, "mfc": "white", "mew": 1.2, "ms": 7, "zorder": 3},
     "hollow mark": {"lw": 0, "mfc": "white", "mew": 1.2, "ms": 7, "zorder": 3},
     "heading": {"ls": "", "marker": ""},
@@ -58,6 +59,7 @@ HEADING_SIZE, LEGEND_SIZE = 9, 9  # of letters, in points
 NOTE_LINE = 0.14  # height of a line of the note, in inches
 LETTER = 0.55 / 72  # width of a letter, in its sizes
 LONGEST_LEGEND = 30  # entries in one column
+SHADE = 0.15  # opacity of a band
 APART = 5.0  # pixels between two labels of an axis
 
 
@@ -128,6 +130,10 @@ def draw_curves(axes: Axes, curves: Sequence[Curve], share: float) -> dict[tuple
     for curve in curves:
         (line,) = axes.plot(*coordinates(curve.points), clip_on=False, **look(curve))
         line.set(markersize=share * line.get_markersize(), linewidth=share * line.get_linewidth())
+        if curve.role == "band":
+            known = [(point.x, *point.y_interval) for point in curve.points if point.y_interval]
+            x, low, high = ([one[i] for one in known] for i in range(3))
+            axes.fill_between(x, low, high, color=line.get_color(), alpha=SHADE, lw=0)
         if curve.name:
             entries[curve.role, curve.name] = line
     return entries

@@ -11,6 +11,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import whole_folder
 from ann_benchmarks.common.text import say, warn
 from ann_benchmarks.data.datasets import canonical_name, make_truth_file
+from ann_benchmarks.data.datasets.samples import sampled
 from ann_benchmarks.pricing.costs import CostRequest
 from ann_benchmarks.results.file import RESULTS_FOLDER, iter_result_paths
 from ann_benchmarks.results.records import Record, iter_record_paths
@@ -93,12 +94,19 @@ def dataset_report(
         chapters(dataset, runs, records),
         left_out=left_out,
         costs=options.costs,
+        samples=sample_results(dataset, count, options.recompute),
     )
+
+
+def sample_results(dataset: str, count: int | None, recompute: bool) -> list[Run]:
+    """Read the results on samples of a dataset."""
+    paths = (path for path in iter_result_paths(None, count) if sampled(path.parts[-4])[0] == dataset)
+    return list(load_runs([path for path in paths if path.parts[-4] != dataset], recompute))
 
 
 def only_dataset() -> str:
     """Return the only dataset with results; UserError, which names them, if there are several."""
-    names = sorted({path.parts[-4] for path in (*iter_result_paths(), *iter_record_paths())})
+    names = sorted({sampled(path.parts[-4])[0] for path in (*iter_result_paths(), *iter_record_paths())})
     if not names:
         raise UserError(f"nothing to report: {RESULTS_FOLDER}/ is empty; run run.py first")
     if len(names) > 1:

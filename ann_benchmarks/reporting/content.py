@@ -55,7 +55,8 @@ class Report:
     source: str = ""  # published the findings
     left_out: LeftOut = field(default_factory=dict)
     costs: CostRequest | None = None  # None where nothing is priced
-    sizes: Sequence[int] = ()  # numbers of rows that predictions are requested for
+    samples: Sequence[Run] = ()  # results on samples of the dataset, besides those of the chapters
+    sizes: Sequence[int] = ()  # numbers of rows to predict for, () for the next powers of ten
 
     @property
     def runs(self) -> list[Run]:

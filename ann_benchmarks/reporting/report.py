@@ -21,9 +21,9 @@ from ann_benchmarks.results.warnings import (
     warnings_of,
 )
 from ann_benchmarks.run.console import table_lines
-from ann_benchmarks.views.contenders import Recipe
 from ann_benchmarks.views.costs import CostAnswer, cost_answers, cost_table, costs_as_json
 from ann_benchmarks.views.parts import Statement, Table
+from ann_benchmarks.views.sizes import Sizes, find_sizes
 
 from .answer import Answer, find_answers
 from .content import Chapter, Finding, Report, Shown, identity, part_blocks
@@ -42,6 +42,7 @@ from .document import (
 )
 from .facts import run_blocks
 from .kinds import make
+from .sizes import recipe_blocks, size_answer, size_blocks, sizes_as_json
 
 MARKDOWN, HTML, CSV, MARK_FILE = "report.md", "report.html", "points.csv", "report.json"
 MARK = {"made_by": "python report.py"}
@@ -68,9 +69,11 @@ def write_report(report: Report, folder: Path, target: float = TARGET_RECALL) ->
     found = find_answers(runs, report.records, target)
     warned = [*left_out_warnings(report.left_out), *warnings_of(runs)]
     costs = [] if report.costs is None else cost_answers(runs, target, report.costs)
+    sizes = find_sizes([*runs, *report.samples], target, report.sizes)
     with whole_folder(folder, check_replaceable, "-o") as place:
         blocks: list[Block] = [Heading(1, report.title), *answer_blocks(found), *read_text(report.text)]
         blocks += cost_blocks(costs)
+        blocks += size_blocks(sizes, place)
         blocks += finding_blocks(report.findings, report.source)
         if runs:
             blocks += [Heading(2, "Warnings"), *advice_blocks(warned)]
@@ -84,8 +87,8 @@ def write_report(report: Report, folder: Path, target: float = TARGET_RECALL) ->
         for name, text in pages.items():
             (place / name).write_text(rename_commands(text), encoding="utf-8", errors="replace")
         write_csv(place / CSV, runs)
-        write_json(place, report, target, found, warned, costs)
-    return found
+        write_json(place, report, target, found, warned, costs, sizes)
+    return [*found, *map(size_answer, sizes)]
 
 
 def answer_blocks(found: Sequence[Answer]) -> list[Block]:
@@ -96,17 +99,8 @@ def answer_blocks(found: Sequence[Answer]) -> list[Block]:
         blocks += [Heading(2, title), statement_items(answer.statements)]
         if answer.table is not None:
             blocks += [Heading(3, "All indexes"), answer.table]
-        blocks += recipe_blocks(answer.recipes[:1], "SQL of")
+        blocks += [block for one in answer.recipes[:1] for block in recipe_blocks(one, "SQL of")]
     return blocks
-
-
-def recipe_blocks(recipes: Iterable[Recipe], what: str) -> list[Block]:
-    """Return the SQL of indexes."""
-    return [
-        block
-        for one in recipes
-        for block in (Heading(3, f"{what} {one.name}"), Listing(f"{one.build}\n{one.query}", "sql"))
-    ]
 
 
 def say_answers(answers: Sequence[Answer]) -> None:
@@ -130,7 +124,8 @@ def detail_blocks(
     blocks: list[Block] = []
     for answer in answers:
         blocks += part_blocks(answer.details)
-        blocks += recipe_blocks(answer.recipes[1:], "The runner-up's SQL:")
+        for recipe in answer.recipes[1:]:
+            blocks += recipe_blocks(recipe, "The runner-up's SQL:")
     if warned:
         blocks += [Heading(3, "Each warning"), *warning_blocks(warned, results)]
     return [Heading(2, "Details"), *blocks] if blocks else []
@@ -254,6 +249,7 @@ def write_json(
     answers: Sequence[Answer],
     warnings: Sequence[tuple[str, list[str]]],
     costs: Sequence[CostAnswer],
+    sizes: Sequence[Sizes],
 ) -> None:
     """Write all that a report says, and the names of its files. What is not known is null."""
     runs, records = report.runs, report.records
@@ -270,6 +266,7 @@ def write_json(
         "source": report.source,
         "target_recall": target,
         "costs": costs_as_json(costs),
+        "sizes": sizes_as_json(sizes),
         "findings": [asdict(finding) for finding in report.findings],
         "warnings": [{"text": text, "results": names} for text, names in warnings],
         "chapters": [

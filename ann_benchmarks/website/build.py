@@ -16,6 +16,7 @@ from tqdm import tqdm
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import atomic_path
 from ann_benchmarks.common.numbers import counted
+from ann_benchmarks.data.datasets.samples import sampled
 from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.metrics import OF_FILTERS, TARGET_RECALL, drawable, pareto_frontier
 from ann_benchmarks.results.records import Record, iter_record_paths
@@ -31,6 +32,8 @@ from ann_benchmarks.views.figures import (
     series_styles,
 )
 from ann_benchmarks.views.filters import fastest_table, view_filters
+from ann_benchmarks.views.size_ranking import size_statements
+from ann_benchmarks.views.sizes import Sizes, find_sizes, size_parts
 
 from .columns import SiteColumn, filter_columns, points_data
 from .plots import (
@@ -76,6 +79,7 @@ class Page:
     records: list[Record] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     siblings: dict[int, str] = field(default_factory=dict)  # the same dataset by k
+    sizes: Sequence[Sizes] = ()  # what its samples predict
 
     @property
     def is_of_dataset(self) -> bool:
@@ -199,8 +203,10 @@ def group_results(runs: Sequence[Run], records: Sequence[Record]) -> tuple[list[
         by_dataset.files[base] = by_algorithm.file
         by_algorithm.runs.append(run)
         by_algorithm.files[by_dataset.title] = by_dataset.file
-    for (batch, distance, dataset, _), page in datasets.items():
+    for (batch, distance, dataset, count), page in datasets.items():
         same = (batch, distance, dataset)
+        samples = [run for run in runs if run.count == count and sampled(run.dataset)[0] == dataset]
+        page.sizes = [] if batch else find_sizes(samples, TARGET_RECALL)
         page.siblings = {place[3]: other.file for place, other in datasets.items() if place[:3] == same}
     return list(datasets.values()), sorted(algorithms.values(), key=attrgetter("group", "title"))
 
@@ -253,7 +259,8 @@ def detail_page(
     }
     template = templates.get_template("detail.html")
     view = view_filters(page.runs if page.is_of_dataset else [], TARGET_RECALL)
-    shown = {"filters": view, "fastest": fastest_table(view)} if view.sets else {}
+    shown: dict[str, Any] = {"filters": view, "fastest": fastest_table(view)} if view.sets else {}
+    shown["sizes"] = [(size_statements(one), size_parts(one)) for one in page.sizes]
     return template.render(
         **shown, main=MAIN, page=page, charts=charts, empty=empty, scatter=scatter, data=data
     )

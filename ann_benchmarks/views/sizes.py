@@ -1,0 +1,253 @@
+"""What an index will be with more rows: a table, sentences, a picture and the SQL, all of them predicted."""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from ann_benchmarks.common.numbers import MB, UNKNOWN, duration_text, size_text, three_digits
+from ann_benchmarks.data.datasets.samples import sampled
+from ann_benchmarks.results.at_recall import build_arguments
+from ann_benchmarks.results.runs import Run, number
+from ann_benchmarks.sizing.checks import Check, check, held_rows
+from ann_benchmarks.sizing.forecasts import Forecast, forecast
+from ann_benchmarks.sizing.growth import Prediction
+from ann_benchmarks.sizing.laws.argument import list_count
+from ann_benchmarks.statistics.intervals import Interval, interval_text
+
+from .contenders import Recipe, find_recipe
+from .figures import Axis, Chart, Curve, Panel, assign_styles
+from .memory import MemoryNeed, needs
+from .parts import Part, known_table
+from .points import Point
+
+STEPS = 40  # numbers of rows in each picture, and those between which the fastest index may change
+PREDICTED = (
+    "Predicted, not measured: laws of growth, fitted to {samples} samples of {least:,.0f} to {most:,.0f}"
+    " rows, with 90% intervals (docs/sizes.md). The lists grow with the rows, and all data is in memory."
+)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The forecasts of the indexes of one dataset, and what is shown of them."""
+
+    dataset: str
+    count: int
+    forecasts: Sequence[Forecast]
+    needs: Sequence[MemoryNeed]
+    rows: Sequence[float]
+    samples: Sequence[float]  # rows of each that laws were fitted to
+    checks: Sequence[Check] = ()  # at a number of rows that was held out
+    checked: float = 0.0  # the rows that were held out
+
+    @property
+    def clients(self) -> list[int]:
+        """The numbers of clients that all samples were measured with."""
+        return sorted({clients for one in self.forecasts for law, clients in one.curves if law == "seconds"})
+
+    def ranked(self, rows: float, clients: int) -> list[tuple[Forecast, Prediction]]:
+        """Return the seconds of a query of each index, the fastest first."""
+        known = [(one, found) for one in self.forecasts if (found := one.predict("seconds", rows, clients))]
+        return sorted(known, key=lambda pair: pair[1].value)
+
+
+def find_sizes(runs: Iterable[Run], target: float, rows: Sequence[float] = ()) -> list[Sizes]:
+    """Return what results on samples of a dataset say of so many rows, or of the next powers of ten.
+
+    A sample that is much larger than the others checks what these predict, and is then fitted as well.
+    """
+    groups: dict[tuple[str, int], list[Run]] = {}
+    for run in runs:
+        groups.setdefault((sampled(run.dataset)[0], run.count), []).append(run)
+    found = []
+    for (dataset, count), ours in groups.items():
+        indexes: dict[tuple[str, ...], list[Run]] = {}
+        for run in ours:
+            if not run.series.drop("clients").conditions:
+                indexes.setdefault(index_key(run), []).append(run)
+        forecasts = [one for known in indexes.values() if (one := forecast(known, target))]
+        samples = sorted({size for one in forecasts for size in one.samples})
+        if not forecasts:
+            continue
+        held, checks = held_rows(samples), list[Check]()
+        for known in indexes.values() if held else ():
+            if earlier := forecast([run for run in known if number(run, "rows") != held], target):
+                checks += check(earlier, [run for run in known if number(run, "rows") == held], target)
+        shown = rows or round_rows(samples[-1], max(one.farthest for one in forecasts))
+        found.append(Sizes(dataset, count, forecasts, needs(ours, target), shown, samples, checks, held))
+    return found
+
+
+def round_rows(measured: float, most: float) -> list[float]:
+    """Return the next power of ten, and the largest number of rows with one digit that can be predicted."""
+    unit = 10.0 ** math.floor(math.log10(most))
+    return sorted({min(10.0 ** math.floor(math.log10(measured) + 1), most), most // unit * unit})
+
+
+def index_key(run: Run) -> tuple[str, ...]:
+    """Return what the same index has in common on each sample: the number of lists follows the rows."""
+    arguments = build_arguments(run)
+    return run.series.family, *(text for name, text in arguments.items() if name != "lists")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a figure is shown: its title, how it is written, and what is shown in its place."""
+
+    title: str
+    write: Callable[[float], str] = three_digits
+    change: Callable[[float], float] = float
+    is_exact: bool = False  # its interval is too narrow to be shown
+    is_shown: bool = True  # in the table of what is predicted, and not only in that of checks
+
+    def text(self, found: Prediction | None) -> str:
+        """Write a prediction with its interval."""
+        if found is None:
+            return UNKNOWN
+        value, *ends = found.mapped(self.change)
+        return self.write(value) + ("" if self.is_exact else interval_text(ends, self.write))
+
+
+def _inverse(seconds: float) -> float:
+    return 1 / seconds
+
+
+def _milliseconds(seconds: float) -> float:
+    return 1000 * seconds
+
+
+SHAPES = {
+    "argument": Shape("Query argument"),
+    "blocks": Shape("Blocks a query", is_shown=False),
+    "seconds": Shape("Queries/s", change=_inverse),
+    "p99": Shape("p99 (ms)", change=_milliseconds),
+    "build": Shape("Build", duration_text),
+    "size": Shape("Size", size_text, is_exact=True),
+    "table": Shape("Table", size_text, is_exact=True, is_shown=False),
+    "memory": Shape("Memory of the build", size_text, is_exact=True),
+}
+
+
+def figure_title(law: str, clients: int) -> str:
+    """Name a figure, with the number of clients where it matters."""
+    return SHAPES[law].title + (f", {clients} client{'s' * (clients > 1)}" if clients else "")
+
+
+def size_parts(sizes: Sizes) -> list[Part]:
+    """Return the table of what is predicted, what it rests on, and what was checked."""
+    columns: dict[str, list[str]] = {}
+    for rows, one in product(sizes.rows, sizes.forecasts):
+        cells = {
+            "Rows": f"{rows:,.0f}",
+            "Index": one.name,
+            SHAPES["argument"].title: argument_text(one, rows),
+        }
+        for law, clients in one.curves:
+            if SHAPES[law].is_shown:
+                cells.setdefault(
+                    figure_title(law, clients), SHAPES[law].text(one.predict(law, rows, clients))
+                )
+        for name, cell in (cells | {"Least RAM": least_ram(sizes, one, rows)}).items():
+            columns.setdefault(name, []).append(cell)
+    about = PREDICTED.format(samples=len(sizes.samples), least=sizes.samples[0], most=sizes.samples[-1])
+    table = known_table(columns, "What more rows will take", ("Index", SHAPES["argument"].title))
+    return [table, about, *check_parts(sizes)]
+
+
+def check_parts(sizes: Sizes) -> list[Part]:
+    """Return the table of what was predicted for the rows that were held out, and measured there."""
+    checks = sizes.checks
+    if not checks:
+        return []
+    columns = {
+        "Index": [one.name for one in checks],
+        "Figure": [figure_title(one.figure, one.clients) for one in checks],
+        "Predicted": [SHAPES[one.figure].text(one.predicted) for one in checks],
+        "Measured": [SHAPES[one.figure].write(SHAPES[one.figure].change(one.measured)) for one in checks],
+        "In the interval": ["yes" if one.holds else "no" for one in checks],
+    }
+    held = sum(one.holds for one in checks)
+    caption = f"Checked at {sizes.checked:,.0f} rows: {held} of {len(checks)} intervals hold"
+    return [known_table(columns, caption, ("Index", "Figure", "In the interval"))]
+
+
+def argument_text(one: Forecast, rows: float) -> str:
+    """Write the query argument that a number of rows needs, for lists with their number."""
+    found = one.predict("argument", rows)
+    if found is None:
+        return "not known"
+    name = one.largest.attrs["target_parameter"]
+    if not one.reaches(rows):
+        return f"{name} beyond {one.largest.attrs['target_most']:,}, its largest"
+    value, low, high = (math.ceil(end - 0.5) for end in (found.value, found.low, found.high))
+    lists = scaled_lists(one, rows)
+    return f"{name} {value:,} ({low:,} to {high:,})" + (f" of {lists:,} lists" if lists else "")
+
+
+def scaled_lists(one: Forecast, rows: float) -> int:
+    """Return the number of lists at a number of rows, 0 for an index without them."""
+    return round(list_count(one.largest) * rows / one.rows) if one.kind == "lists" else 0
+
+
+def least_ram(sizes: Sizes, one: Forecast, rows: float) -> str:
+    """Write the RAM that keeps most of the throughput: as many times the index as for the largest sample."""
+    own = [need for need in sizes.needs if need.algorithm == one.name and need.index_size]
+    size = one.predict("size", rows)
+    if not own or size is None or not all(need.ram for need in own):
+        return UNKNOWN
+    high = max((need.ram or 0) / (need.index_size or 1) for need in own) * size.high
+    low = max((need.perhaps or 0) / (need.index_size or 1) for need in own) * size.low
+    return size_text(high) if low > high / 1.05 else f"{size_text(low)} to {size_text(high)}"
+
+
+def grid(sizes: Sizes, first: float) -> list[float]:
+    """Return numbers of rows from a first one to the most that are shown."""
+    last = max(*sizes.rows, sizes.samples[-1])
+    return [first * (last / first) ** (step / STEPS) for step in range(STEPS + 1)]
+
+
+def size_chart(sizes: Sizes, title: str) -> Chart:
+    """Return throughput over rows: what was measured as points, what is predicted as lines with bands."""
+    looks = assign_styles(one.name for one in sizes.forecasts)
+    panels = []
+    for clients in sizes.clients:
+        curves = []
+        for one in sizes.forecasts:
+            style = looks[one.name]
+            predicted = [
+                Point(rows, 1 / found.value, y_interval=Interval(1 / found.high, 1 / found.low))
+                for rows in grid(sizes, sizes.samples[0])
+                if (found := one.predict("seconds", rows, clients))
+            ]
+            curve = one.curves.get(("seconds", clients))
+            measured = [Point(rows, 1 / seconds) for rows, seconds in curve.measured] if curve else []
+            curves += [
+                Curve("", predicted, style, "band"),
+                Curve(one.name, measured, style, "mark"),
+            ]
+        heading = f"{clients} client{'s' * (clients > 1)}"
+        panels.append(Panel(curves, Axis("Rows", "log"), Axis("Queries per second (1/s)", "log"), heading))
+    note = "points: measured; lines: predicted, with 90% intervals"
+    return Chart(title, panels, columns=len(panels), shared="y", note=note)
+
+
+def size_recipes(sizes: Sizes) -> list[Recipe]:
+    """Return for each size the SQL of the index that is predicted to be the fastest with the most clients."""
+    ranked = {rows: sizes.ranked(rows, sizes.clients[-1]) for rows in sizes.rows}
+    found = [size_recipe(fastest[0][0], rows) for rows, fastest in ranked.items() if fastest]
+    return [recipe for recipe in found if recipe]
+
+
+def size_recipe(one: Forecast, rows: float) -> Recipe | None:
+    """Return the SQL of the largest sample with what is predicted for a number of rows in its place."""
+    recipe, argument = find_recipe(one.largest), one.predict("argument", rows)
+    if recipe is None or argument is None:
+        return None
+    name, value = one.largest.attrs["target_parameter"], math.ceil(argument.value - 0.5)
+    query = re.sub(rf"(SET \S*{name} = ')[^']*'", rf"\g<1>{value}'", recipe.query)
+    build = re.sub(r"(\blists = \[?)\d+", rf"\g<1>{scaled_lists(one, rows)}", recipe.build)
+    if memory := one.predict("memory", rows):
+        build = re.sub(r"(maintenance_work_mem = ')[^']*", rf"\g<1>{math.ceil(memory.value / MB)}MB", build)
+    return Recipe(f"{one.name} with {rows:,.0f} rows", build, query)
