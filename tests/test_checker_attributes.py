@@ -12,8 +12,8 @@ pytestmark = pytest.mark.thorough
 # Attributes, by the beginnings of their names, and which tamperings of them nothing shows.
 DESCRIBE = """build_sql query_sql rows scanned_share command_line disk file_system python name version_names
 given_settings settings expect_extra monitoring others_cpu warmup_ answers_shortened queries_answered_aside
-queries_of_other_rounds target_trials target_most target_overstated runs_measured_again run_sent_once rounds_requested
-rounds_ended deciles closed_loop_rate relaxation_seconds"""
+queries_of_other_rounds target_trials target_most target_overstated runs_measured_again run_sent_once
+rounds_requested rounds_ended deciles closed_loop_rate relaxation_seconds"""
 # Others took CPU, or runs disagree: only the latencies of every run would show it.
 SAID = """clients_were_limit runs_disagree run_others_cpu steady_state clients_all_busy_share caches_dropped
 queries_in_train"""
