@@ -88,6 +88,14 @@ def test_an_interval_widens_with_the_distance_and_ends_where_the_law_was_tested(
     assert curve.predict(100_000 * 51) is None
 
 
+def test_figures_that_do_not_follow_the_law_widen_its_interval():
+    prior = Growth(Known(0.3, 0.05), 0.05, 0.0)
+    rough = [(rows, rows**0.3 * (1.5 if number % 2 else 1.0)) for number, rows in enumerate(SAMPLES)]
+    smooth = fit(prior, [(rows, rows**0.3) for rows in SAMPLES]).predict(1e6)
+    found = fit(prior, rough).predict(1e6)
+    assert found.high / found.low > 2 * smooth.high / smooth.low
+
+
 def test_a_noisy_sample_does_not_bend_a_law_beyond_what_is_known():
     prior = Growth(Known(0.3, 0.05), 0.05, 0.0)
     bent = [(rows, rows**0.3 * (2 if rows == 100_000 else 1)) for rows in SAMPLES]

@@ -61,6 +61,7 @@ class Curve:
     parameters: np.ndarray
     covariance: np.ndarray
     base: "Curve | None" = None
+    excess: float = 1.0  # how many times farther from the law the figures are than their noise
 
     @property
     def largest(self) -> float:
@@ -72,7 +73,7 @@ class Curve:
         if rows > self.largest * self.growth.farthest:
             return None
         value, variance = self.moments(rows)
-        wide = Z * math.sqrt(variance + self.growth.noise**2)
+        wide = Z * math.sqrt(variance + (self.excess * self.growth.noise) ** 2)
         return Prediction(math.exp(value), math.exp(value - wide), math.exp(value + wide))
 
     def moments(self, rows: float) -> tuple[float, float]:
@@ -81,11 +82,15 @@ class Curve:
         of_base, base_variance = self.base.moments(rows) if self.base else (0.0, 0.0)
         value, slopes = _logarithm(self.parameters, x, of_base)
         drift = self.growth.drift * max(x, 0.0)
-        return value, slopes @ self.covariance @ slopes + slopes[0] ** 2 * base_variance + drift**2
+        fitted = self.excess**2 * slopes @ self.covariance @ slopes
+        return value, fitted + slopes[0] ** 2 * base_variance + drift**2
 
 
 def fit(growth: Growth, measured: Sequence[tuple[float, float]], base: Curve | None = None) -> Curve:
-    """Fit a law to pairs of rows and a figure above 0; `base` is the curve of what the figure follows."""
+    """Fit a law to pairs of rows and a figure above 0; `base` is the curve of what the figure follows.
+
+    Figures that lie farther from the law than their noise widen its intervals (Birge's ratio).
+    """
     rows, y = np.log(np.array(measured)).T
     x = rows - rows.max()
     bases = [base.moments(one)[0] if base else 0.0 for one, _ in measured]
@@ -114,7 +119,8 @@ def fit(growth: Growth, measured: Sequence[tuple[float, float]], base: Curve | N
             parameters, (cost, gradient, curvature), damping = parameters - step, tried, damping / 4
         else:
             damping *= 4
-    return Curve(growth, measured, parameters, np.linalg.inv(curvature), base)
+    excess = math.sqrt(max(cost / len(measured), 1.0))
+    return Curve(growth, measured, parameters, np.linalg.inv(curvature), base, excess)
 
 
 def _logarithm(parameters: np.ndarray, x: float, of_base: float) -> tuple[float, np.ndarray]:
