@@ -172,6 +172,8 @@ def test_nothing_is_predicted_of_two_samples_or_of_other_indexes():
     assert find_sizes(two_indexes(sizes=SAMPLES[2:]), 0.95) == []
     others = [sample_run(rows, build_arguments=f'[{{"M": {rows}}}]') for rows in SAMPLES]
     assert find_sizes(others, 0.95) == []
+    two_machines = [sample_run(rows, cpu=f"CPU {rows // 40_000}") for rows in SAMPLES]
+    assert find_sizes(two_machines, 0.95) == []
 
 
 def test_a_report_shows_predictions_apart_from_answers(tmp_path):

@@ -9,6 +9,7 @@ from itertools import product
 from ann_benchmarks.common.numbers import MB, UNKNOWN, duration_text, size_text, three_digits
 from ann_benchmarks.data.datasets.samples import sampled
 from ann_benchmarks.results.at_recall import build_arguments
+from ann_benchmarks.results.environment import MEMORY
 from ann_benchmarks.results.runs import Run, number
 from ann_benchmarks.sizing.checks import Check, check, held_rows
 from ann_benchmarks.sizing.forecasts import Forecast, forecast
@@ -87,9 +88,10 @@ def round_rows(measured: float, most: float) -> list[float]:
 
 
 def index_key(run: Run) -> tuple[str, ...]:
-    """Return what the same index has in common on each sample: the number of lists follows the rows."""
-    arguments = build_arguments(run)
-    return run.series.family, *(text for name, text in arguments.items() if name != "lists")
+    """Return what the same index has in common on all samples: arguments other than lists, and the server."""
+    arguments = [text for name, text in build_arguments(run).items() if name != "lists"]
+    place = [f"{name} {fact}" for name, fact in sorted(run.facts.items()) if name != MEMORY]
+    return run.series.family, *arguments, *place
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ ROUND_TRIP = Known(math.log(1e-4), 0.5)
 
 def read(run: Run, target: float) -> float | None:
     """Return 1 / throughput."""
-    return 1 / run.metrics["qps"]
+    return 1 / run.metrics["qps"] if run.metrics["qps"] else None
 
 
 def read_tail(run: Run, target: float) -> float | None:
