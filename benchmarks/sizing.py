@@ -40,7 +40,7 @@ from .serving import run_command
 
 GOAL = None
 PARTS = ("samples", "published")
-APART = 1.5  # ratio from which on it is judged which of two indexes is faster
+APART = 1.5  # two indexes that differ by this ratio are judged: which is the faster
 GENERATED = {  # rows, dimension, intrinsic dimension, metric
     "curved-8": (1_000_000, 128, 8, "euclidean"),
     "curved-20": (400_000, 256, 20, "angular"),
@@ -225,7 +225,7 @@ def predict(
 
 
 def kept_share(tiers: Sequence[Mapping[str, Any]], times: float) -> float:
-    """Return the share of the best throughput with RAM of so many times the index, between two tiers."""
+    """Return the share of the best throughput with RAM of `times` the index, between two tiers."""
     places = sorted((math.log(row["ram"] / row["index_size"]), row["qps"]) for row in tiers)
     most = max(qps for _, qps in places)
     return float(np.interp(math.log(times), *zip(*places, strict=True))) / most

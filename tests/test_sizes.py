@@ -144,7 +144,7 @@ def test_the_sql_has_what_is_predicted():
     assert "lists = [2000]" in recipe.build
     value = math.ceil(sizes.forecasts[1].predict("argument", 1e6).value - 0.5)
     assert f"SET x.probes = '{value}';" in recipe.query
-    assert "predicted" not in recipe.build
+    assert "of 2,000 lists, predicted: measure the recall" in recipe.query
 
 
 def test_a_much_larger_sample_checks_the_predictions():
@@ -166,6 +166,49 @@ def test_a_graph_whose_largest_argument_does_not_reach_the_recall_has_no_speed_t
     assert graph.predict("argument", 1e6).value > 100 and graph.predict("build", 1e6)
     assert graph.predict("seconds", 1e6, 1) is None and sizes.ranked(1e6, 1) == []
     assert "ef_search beyond 100, its largest" in str(size_parts(sizes)[0])
+
+
+def test_a_graph_that_missed_the_recall_is_not_predicted_to_reach_it_with_more_rows():
+    missed = sample_run(1_000_000, dataset="mine", target_missed=0.95)
+    missed.attrs.pop("target_recall")
+    small = [sample_run(rows, dataset=f"mine-1of{1_000_000 // rows}") for rows in SAMPLES]
+    (sizes,) = find_sizes([*small, missed], 0.95, [500_000, 2_000_000])
+    (graph,) = sizes.forecasts
+    assert graph.predict("seconds", 5e5, 1) and not graph.predict("seconds", 2e6, 1)
+    assert "the recall was not reached at 1,000,000 rows" in str(size_parts(sizes)[0])
+
+
+def test_indexes_without_some_figures_have_dashes(tmp_path):
+    runs = two_indexes()
+    for run in runs:
+        if run.series.algorithm == "hnsw":
+            run.metrics["p99"] = math.nan
+    (sizes,) = find_sizes(runs, 0.95, [1_000_000])
+    table = size_parts(sizes)[0]
+    place = table.columns.index("p99 (ms), 1 client")
+    assert [row[place] == "-" for row in table.rows] == [True, False]
+    write_report(Report("sizes", "", "", [Chapter("all", runs=runs)]), tmp_path / "report")
+
+
+def test_two_definitions_of_one_algorithm_have_names_of_their_own():
+    more = [sample_run(rows, speed=2.9, build_arguments='["euclidean", {"M": 32}]') for rows in SAMPLES]
+    (sizes,) = find_sizes([*two_indexes(), *more], 0.95, [1_000_000])
+    assert {one.name for one in sizes.forecasts} == {"hnsw (M=16)", "hnsw (M=32)", "vchord"}
+    assert "vchord or hnsw (M=32) may be the fastest" in size_statements(sizes)[0].text
+
+
+def test_a_lead_whose_check_failed_is_not_named():
+    small = [sample_run(rows, p, s, dataset=f"mine-1of{1_000_000 // rows}")
+             for rows in SAMPLES for p, s in (("ef_search", 1.0), ("probes", 6.0))]  # fmt: skip
+    held = [sample_run(1_000_000, dataset="mine"), sample_run(1_000_000, "probes", 0.5, dataset="mine")]
+    (sizes,) = find_sizes([*small, *held], 0.95, [2_000_000])
+    assert "(the check missed vchord)" in size_statements(sizes)[0].text
+
+
+def test_rows_beyond_the_memory_are_marked():
+    (sizes,) = find_sizes([sample_run(rows, memory_bytes=2 << 30) for rows in SAMPLES], 0.95, [1e6, 2e6])
+    first, last = size_statements(sizes)
+    assert "memory" not in first.text and "index and table of hnsw exceed this machine's memory" in last.text
 
 
 def test_nothing_is_predicted_of_two_samples_or_of_other_indexes():

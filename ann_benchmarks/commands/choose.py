@@ -24,6 +24,7 @@ from ann_benchmarks.experiments.report import report_experiment
 from ann_benchmarks.experiments.schema import Options
 from ann_benchmarks.run.command_line import make_parser
 from ann_benchmarks.run.request import LOCAL, take_url
+from ann_benchmarks.sizing.growth import FARTHEST
 
 from .from_postgres import add_table_options, copied_vectors
 
@@ -50,7 +51,7 @@ def main() -> int:
     add("--force", action="store_true", help="make the dataset again, and measure finished points again")
     add("--mini", action="store_true", help="a quicker, less certain answer")
     add("--rows", type=row_counts, default=[], metavar="N,...", help="also measure samples, and predict what"
-        " so many rows will take, such as 1m,10m")  # fmt: skip
+        " more rows will take, such as 500k,1m")  # fmt: skip
     add("--verify-at", type=read_by(row_count), metavar="N", help="with --rows: predict from a tenth of FILE,"
         " which has at least N rows, and measure all of it, too")  # fmt: skip
     args, others = parser.parse_known_args(take_url(sys.argv[1:], LOCAL))
@@ -96,6 +97,8 @@ def requested_sizes(name: str, sizes: Sequence[int], verified: int | None) -> di
     if min(sizes) <= known:
         what = "a tenth of its rows" if verified else "the dataset"
         raise UserError(f"--rows must be more than the {known:,} rows of {what}")
+    if min(sizes) > (most := known * FARTHEST):
+        raise UserError(f"--rows must be at most {most:,.0f} here: {FARTHEST:.0f} times the largest sample")
     return {experiment: ["--rows", ",".join(map(str, sizes))]}
 
 

@@ -57,8 +57,8 @@ def main() -> None:
         help="report on an experiment; give the options that run.py had",
     )
     add("--mini", action="store_true", help="with --experiment: report on its miniature")
-    add("--rows", type=row_counts, metavar="N,...", help="with --experiment sizes: what so many rows will"
-        " take, such as 10m,1b")  # fmt: skip
+    add("--rows", type=row_counts, metavar="N,...", help="with --experiment sizes: the numbers of rows to"
+        " predict for, such as 500k,1m")  # fmt: skip
     add("--claims", action="store_true", help="write one table of the findings of all experiments, as far as"
         " they are measured; give the options that run.py had")  # fmt: skip
     add_bundle_options(parser)

@@ -9,7 +9,7 @@ from ann_benchmarks.results.runs import Run, number
 from .forecasts import LAWS, Forecast
 from .growth import Prediction
 
-APART = 3.0  # times the rows of the next sample, from which on the largest one only checks
+APART = 3.0  # the largest sample checks predictions if it has this many times the rows of the next one
 
 
 class Check(NamedTuple):
@@ -45,7 +45,7 @@ def check(one: Forecast, runs: Iterable[Run], target: float) -> Iterator[Check]:
 
 
 def measured_figure(law: str, run: Run, target: float) -> float | None:
-    """Return the figure of a result as it is predicted; of the query argument, the one that was found."""
+    """Return the figure of a result as it is predicted; the query argument is the one that was found."""
     if law == "argument":
         return number(run, "target_value")
     read = LAWS[law].read(run, target)

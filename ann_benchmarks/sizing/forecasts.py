@@ -12,7 +12,7 @@ from .laws.law import GRAPH, KINDS
 
 EACH = (argument.LAW, blocks.LAW, seconds.LAW, seconds.TAIL, build.LAW, size.LAW, size.TABLE, size.MEMORY)
 LAWS = {law.name: law for law in EACH}
-FEWEST_SIZES = 3  # of samples, to which a law is fitted
+FEWEST_SIZES = 3  # a law is fitted to as many samples at least
 Key = tuple[str, int]  # of a curve: a law, and the clients where they matter, else 0
 
 
@@ -25,6 +25,7 @@ class Forecast:
     runs: Mapping[int, Run]
     curves: Mapping[Key, Curve]
     rows: float  # of the largest sample
+    missed: float = math.inf  # the fewest rows with which no query argument reached the recall
 
     def predict(self, law: str, rows: float, clients: int = 0) -> Prediction | None:
         """Return a figure at a number of rows; None where it is not known."""
@@ -35,7 +36,9 @@ class Forecast:
         return found.mapped(lambda figure: LAWS[law].restored(figure, rows, self.largest))
 
     def reaches(self, rows: float) -> bool:
-        """Whether the recall takes no larger query argument than there is, as far as this is known."""
+        """Whether some query argument may reach the recall, as far as is known."""
+        if rows >= self.missed:
+            return False
         most = number(self.largest, "target_most") if self.kind == GRAPH else None
         argument = self.predict("argument", rows)
         return argument is None or most is None or argument.value <= most
@@ -58,6 +61,7 @@ class Forecast:
 
 def forecast(runs: Iterable[Run], target: float) -> Forecast | None:
     """Fit all laws to the results of one index on several samples; None where they are too few."""
+    runs = list(runs)
     reaching = [run for run in runs if number(run, "target_recall") == target and number(run, "rows")]
     kinds = {KINDS.get(str(run.attrs.get("target_parameter"))) for run in reaching}
     sizes = {number(run, "rows") or 0.0 for run in reaching}
@@ -76,5 +80,11 @@ def forecast(runs: Iterable[Run], target: float) -> Forecast | None:
             pairs = [(rows, figure) for rows, figure in read if figure and math.isfinite(figure)]
             if len({rows for rows, _ in pairs}) >= FEWEST_SIZES:
                 curves[law.name, clients if law.per_load else 0] = fit(law.growth[kind], pairs, base)
+    if not any(name == seconds.LAW.name for name, _ in curves):
+        return None
     largest = {run.series.clients or 1: run for run in reaching if number(run, "rows") == max(sizes)}
-    return Forecast(reaching[0].series.family, kind, largest, curves, max(sizes))
+    missing = [
+        rows for run in runs if number(run, "target_missed") == target and (rows := number(run, "rows"))
+    ]
+    name = reaching[0].series.family
+    return Forecast(name, kind, largest, curves, max(sizes), min(missing, default=math.inf))

@@ -13,7 +13,9 @@ import numpy as np
 
 LEVEL = 0.9  # of the intervals of predictions
 Z = 1.6449  # standard deviations of a normal distribution on each side that hold this share
-STEPS = 60  # of the fit, of which a few are needed
+STEPS = 60  # a fit needs a few of these
+SLACK = 0.01  # a sample may have a row more or less than its share
+FARTHEST = 20.0  # times the rows of the largest sample, the most that the laws were tested with
 
 
 class Known(NamedTuple):
@@ -36,7 +38,7 @@ class Growth:
     noise: float
     drift: float
     floor: Known | None = None
-    farthest: float = 20.0
+    farthest: float = FARTHEST
 
 
 class Prediction(NamedTuple):
@@ -70,7 +72,7 @@ class Curve:
 
     def predict(self, rows: float) -> Prediction | None:
         """Return the figure at a number of rows; None beyond what was tested."""
-        if rows > self.largest * self.growth.farthest:
+        if rows > self.largest * self.growth.farthest * (1 + SLACK):
             return None
         value, variance = self.moments(rows)
         wide = Z * math.sqrt(variance + (self.excess * self.growth.noise) ** 2)

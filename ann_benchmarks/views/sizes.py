@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from ann_benchmarks.common.numbers import MB, UNKNOWN, duration_text, size_text, three_digits
@@ -24,6 +24,14 @@ from .parts import Part, known_table
 from .points import Point
 
 STEPS = 40  # numbers of rows in each picture, and those between which the fastest index may change
+ROW_TICKS = {
+    float(f"{digit}e{power}"): f"{digit}{zeros}"
+    for power, zeros in [
+        *((3 + i, "0" * i + "k") for i in range(3)),
+        *((6 + i, "0" * i + "m") for i in range(4)),
+    ]
+    for digit in (1, 2, 5)
+}
 PREDICTED = (
     "Predicted, not measured: laws of growth, fitted to {samples} samples of {least:,.0f} to {most:,.0f}"
     " rows, with 90% intervals (docs/sizes.md). The lists grow with the rows, and all data is in memory."
@@ -43,6 +51,13 @@ class Sizes:
     checks: Sequence[Check] = ()  # at a number of rows that was held out
     checked: float = 0.0  # the rows that were held out
 
+    def is_refuted(self, one: Forecast, clients: int) -> bool:
+        """Whether the time of a query of an index was predicted, and measured outside the interval."""
+        return any(
+            not check.holds and (check.name, check.figure, check.clients) == (one.name, "seconds", clients)
+            for check in self.checks
+        )
+
     @property
     def clients(self) -> list[int]:
         """The numbers of clients that all samples were measured with."""
@@ -55,7 +70,7 @@ class Sizes:
 
 
 def find_sizes(runs: Iterable[Run], target: float, rows: Sequence[float] = ()) -> list[Sizes]:
-    """Return what results on samples of a dataset say of so many rows, or of the next powers of ten.
+    """Return what results on samples of a dataset say of numbers of rows, by default round ones.
 
     A sample that is much larger than the others checks what these predict, and is then fitted as well.
     """
@@ -68,16 +83,23 @@ def find_sizes(runs: Iterable[Run], target: float, rows: Sequence[float] = ()) -
         for run in ours:
             if not run.series.drop("clients").conditions:
                 indexes.setdefault(index_key(run), []).append(run)
-        forecasts = [one for known in indexes.values() if (one := forecast(known, target))]
+        names = index_names(list(indexes))
+        forecasts = [
+            replace(one, name=names[key])
+            for key, known in indexes.items()
+            if (one := forecast(known, target))
+        ]
         samples = sorted({size for one in forecasts for size in one.samples})
         if not forecasts:
             continue
         held, checks = held_rows(samples), list[Check]()
-        for known in indexes.values() if held else ():
+        for key, known in indexes.items() if held else ():
             if earlier := forecast([run for run in known if number(run, "rows") != held], target):
-                checks += check(earlier, [run for run in known if number(run, "rows") == held], target)
-        shown = rows or round_rows(samples[-1], max(one.farthest for one in forecasts))
-        found.append(Sizes(dataset, count, forecasts, needs(ours, target), shown, samples, checks, held))
+                later = [run for run in known if number(run, "rows") == held]
+                checks += check(replace(earlier, name=names[key]), later, target)
+        shown = sorted(set(rows)) or round_rows(samples[-1], max(one.farthest for one in forecasts))
+        needed = needs([run for run in ours if number(run, "rows") == samples[-1]], target)
+        found.append(Sizes(dataset, count, forecasts, needed, shown, samples, checks, held))
     return found
 
 
@@ -92,6 +114,16 @@ def index_key(run: Run) -> tuple[str, ...]:
     arguments = [text for name, text in build_arguments(run).items() if name != "lists"]
     place = [f"{name} {fact}" for name, fact in sorted(run.facts.items()) if name != MEMORY]
     return run.series.family, *arguments, *place
+
+
+def index_names(keys: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
+    """Name indexes by their algorithm, and those of one algorithm by what not all of them have in common."""
+    names = {}
+    for key in keys:
+        alike = [set(other[1:]) for other in keys if other[0] == key[0]]
+        own = [text for text in key[1:] if not all(text in other for other in alike)]
+        names[key] = f"{key[0]} ({', '.join(own)})" if own else key[0]
+    return names
 
 
 @dataclass(frozen=True)
@@ -122,7 +154,7 @@ def _milliseconds(seconds: float) -> float:
 
 SHAPES = {
     "argument": Shape("Query argument"),
-    "blocks": Shape("Blocks a query", is_shown=False),
+    "blocks": Shape("Blocks per query", is_shown=False),
     "seconds": Shape("Queries/s", change=_inverse),
     "p99": Shape("p99 (ms)", change=_milliseconds),
     "build": Shape("Build", duration_text),
@@ -139,7 +171,7 @@ def figure_title(law: str, clients: int) -> str:
 
 def size_parts(sizes: Sizes) -> list[Part]:
     """Return the table of what is predicted, what it rests on, and what was checked."""
-    columns: dict[str, list[str]] = {}
+    lines: list[dict[str, str]] = []
     for rows, one in product(sizes.rows, sizes.forecasts):
         cells = {
             "Rows": f"{rows:,.0f}",
@@ -151,8 +183,9 @@ def size_parts(sizes: Sizes) -> list[Part]:
                 cells.setdefault(
                     figure_title(law, clients), SHAPES[law].text(one.predict(law, rows, clients))
                 )
-        for name, cell in (cells | {"Least RAM": least_ram(sizes, one, rows)}).items():
-            columns.setdefault(name, []).append(cell)
+        lines.append(cells | {"Least RAM": least_ram(sizes, one, rows)})
+    titles = dict.fromkeys(title for cells in lines for title in cells)
+    columns = {title: [cells.get(title, UNKNOWN) for cells in lines] for title in titles}
     about = PREDICTED.format(samples=len(sizes.samples), least=sizes.samples[0], most=sizes.samples[-1])
     table = known_table(columns, "What more rows will take", ("Index", SHAPES["argument"].title))
     return [table, about, *check_parts(sizes)]
@@ -181,6 +214,8 @@ def argument_text(one: Forecast, rows: float) -> str:
     if found is None:
         return "not known"
     name = one.largest.attrs["target_parameter"]
+    if rows >= one.missed:
+        return f"the recall was not reached at {one.missed:,.0f} rows"
     if not one.reaches(rows):
         return f"{name} beyond {one.largest.attrs['target_most']:,}, its largest"
     value, low, high = (math.ceil(end - 0.5) for end in (found.value, found.low, found.high))
@@ -230,7 +265,11 @@ def size_chart(sizes: Sizes, title: str) -> Chart:
                 Curve(one.name, measured, style, "mark"),
             ]
         heading = f"{clients} client{'s' * (clients > 1)}"
-        panels.append(Panel(curves, Axis("Rows", "log"), Axis("Queries per second (1/s)", "log"), heading))
+        panels.append(
+            Panel(
+                curves, Axis("Rows", "log", ticks=ROW_TICKS), Axis("Queries per second (1/s)", "log"), heading
+            )
+        )
     note = "points: measured; lines: predicted, with 90% intervals"
     return Chart(title, panels, columns=len(panels), shared="y", note=note)
 
@@ -243,12 +282,16 @@ def size_recipes(sizes: Sizes) -> list[Recipe]:
 
 
 def size_recipe(one: Forecast, rows: float) -> Recipe | None:
-    """Return the SQL of the largest sample with what is predicted for a number of rows in its place."""
+    """Return the SQL of the largest sample with what is predicted for a number of rows in its place.
+
+    A comment has the interval of the query argument, whose lower half misses the recall.
+    """
     recipe, argument = find_recipe(one.largest), one.predict("argument", rows)
     if recipe is None or argument is None:
         return None
     name, value = one.largest.attrs["target_parameter"], math.ceil(argument.value - 0.5)
-    query = re.sub(rf"(SET \S*{name} = ')[^']*'", rf"\g<1>{value}'", recipe.query)
+    note = f"-- {argument_text(one, rows)}, predicted: measure the recall"
+    query = note + "\n" + re.sub(rf"(SET \S*{name} = ')[^']*'", rf"\g<1>{value}'", recipe.query)
     build = re.sub(r"(\blists = \[?)\d+", rf"\g<1>{scaled_lists(one, rows)}", recipe.build)
     if memory := one.predict("memory", rows):
         build = re.sub(r"(maintenance_work_mem = ')[^']*", rf"\g<1>{math.ceil(memory.value / MB)}MB", build)

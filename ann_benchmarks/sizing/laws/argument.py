@@ -14,7 +14,7 @@ FALL = {GRAPH: 1.2, LISTS: 2.5}  # misses are about argument**-FALL
 
 
 def read(run: Run, target: float) -> float | None:
-    """Return the argument at which the recall would be just the target, of lists the odds of being probed.
+    """Return the argument at which the recall would be just the target, or the odds that a list is probed.
 
     None if it was not searched.
     """

@@ -22,7 +22,7 @@ EQUAL_LISTS = 800  # comparing a row with all of these takes as long as the rest
 
 
 def speedup(table: float, workers: float) -> float:
-    """Return how many times as fast as one process a build is: `table` KiB, and at most so many workers."""
+    """Return how many times as fast as one process a build is: `table` is in KiB, `workers` the most."""
     planned = 1 + math.floor(math.log(table / FIRST_WORKER, MORE)) if table >= FIRST_WORKER else 0
     return 1 + GAIN * min(planned, workers)
 
@@ -39,7 +39,7 @@ def read(run: Run, target: float) -> float | None:
 
 
 def restored(figure: float, rows: float, run: Run) -> float:
-    """Return the seconds with the workers that a table of so many rows has."""
+    """Return the seconds with the workers that the table would have."""
     growth = rows / (number(run, "rows") or rows)
     workers = speedup((number(run, "table_size") or 0) * growth, most_workers(run))
     return figure * (1 + list_count(run) * growth / EQUAL_LISTS) / workers

@@ -6,7 +6,9 @@ top of the 64 MB that every build has.
 """
 
 import math
+from contextlib import suppress
 
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import KIB, MB, byte_size
 from ann_benchmarks.results.runs import Run, number
 
@@ -28,8 +30,9 @@ def read_table(run: Run, target: float) -> float | None:
 
 def read_memory(run: Run, target: float) -> float | None:
     """Return the bytes of maintenance_work_mem."""
-    text = str(run.attrs.get("maintenance_work_mem") or "")
-    return float(byte_size(text)) if text else None
+    with suppress(UserError):
+        return float(byte_size(str(run.attrs.get("maintenance_work_mem"))))
+    return None
 
 
 KINDS = (GRAPH, LISTS)
