@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ann_benchmarks.results.runs import Run, number
 
-from .growth import Curve, Prediction, fit
+from .growth import FittedLaw, Prediction, fit
 from .laws import argument, blocks, build, seconds, size
 from .laws.law import GRAPH, KINDS
 
@@ -23,7 +23,7 @@ class Forecast:
     name: str
     kind: str
     runs: Mapping[int, Run]
-    curves: Mapping[Key, Curve]
+    curves: Mapping[Key, FittedLaw]
     rows: float  # of the largest sample
     missed: float = math.inf  # the fewest rows with which no query argument reached the recall
 
@@ -69,7 +69,7 @@ def forecast(runs: Iterable[Run], target: float) -> Forecast | None:
     if kind is None or len(sizes) < FEWEST_SIZES:
         return None
     loads = sorted({run.series.clients or 1 for run in reaching})
-    curves: dict[Key, Curve] = {}
+    curves: dict[Key, FittedLaw] = {}
     for law in LAWS.values():
         base = curves.get((law.base, 0))
         if law.base and base is None:

@@ -55,14 +55,14 @@ class Prediction(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Curve:
+class FittedLaw:
     """A fitted figure by rows: `parameters` are (log of the scale, exponent, log of the floor)."""
 
     growth: Growth
     measured: Sequence[tuple[float, float]]  # (rows, figure) of each sample
     parameters: np.ndarray
     covariance: np.ndarray
-    base: "Curve | None" = None
+    base: "FittedLaw | None" = None
     excess: float = 1.0  # how many times farther from the law the figures are than their noise
 
     @property
@@ -88,7 +88,7 @@ class Curve:
         return value, fitted + slopes[0] ** 2 * base_variance + drift**2
 
 
-def fit(growth: Growth, measured: Sequence[tuple[float, float]], base: Curve | None = None) -> Curve:
+def fit(growth: Growth, measured: Sequence[tuple[float, float]], base: FittedLaw | None = None) -> FittedLaw:
     """Fit a law to pairs of rows and a figure above 0; `base` is the curve of what the figure follows.
 
     Figures that lie farther from the law than their noise widen its intervals (Birge's ratio).
@@ -122,7 +122,7 @@ def fit(growth: Growth, measured: Sequence[tuple[float, float]], base: Curve | N
         else:
             damping *= 4
     excess = math.sqrt(max(cost / len(measured), 1.0))
-    return Curve(growth, measured, parameters, np.linalg.inv(curvature), base, excess)
+    return FittedLaw(growth, measured, parameters, np.linalg.inv(curvature), base, excess)
 
 
 def _logarithm(parameters: np.ndarray, x: float, of_base: float) -> tuple[float, np.ndarray]:
