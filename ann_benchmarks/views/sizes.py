@@ -24,14 +24,6 @@ from .parts import Part, known_table
 from .points import Point
 
 STEPS = 40  # numbers of rows in each picture, and those between which the fastest index may change
-ROW_TICKS = {
-    float(f"{digit}e{power}"): f"{digit}{zeros}"
-    for power, zeros in [
-        *((3 + i, "0" * i + "k") for i in range(3)),
-        *((6 + i, "0" * i + "m") for i in range(4)),
-    ]
-    for digit in (1, 2, 5)
-}
 PREDICTED = (
     "Predicted, not measured: laws of growth, fitted to {samples} samples of {least:,.0f} to {most:,.0f}"
     " rows, with 90% intervals (docs/sizes.md). The lists grow with the rows, and all data is in memory."
@@ -267,11 +259,26 @@ def size_chart(sizes: Sizes, title: str) -> Chart:
         heading = f"{clients} client{'s' * (clients > 1)}"
         panels.append(
             Panel(
-                curves, Axis("Rows", "log", ticks=ROW_TICKS), Axis("Queries per second (1/s)", "log"), heading
+                curves,
+                Axis("Rows", "log", ticks=row_ticks(sizes)),
+                Axis("Queries per second (1/s)", "log"),
+                heading,
             )
         )
     note = "points: measured; lines: predicted, with 90% intervals"
     return Chart(title, panels, columns=len(panels), shared="y", note=note)
+
+
+def row_ticks(sizes: Sizes) -> dict[float, str]:
+    """Return round numbers of rows within the picture, and how they are written, such as 500k."""
+    first, last = sizes.samples[0], max(*sizes.rows, sizes.samples[-1])
+    powers = range(math.floor(math.log10(first)), math.floor(math.log10(last)) + 1)
+    ticks = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
+    return {
+        rows: f"{rows / 1e6:g}m" if rows >= 1e6 else f"{rows / 1000:g}k"
+        for rows in ticks
+        if first <= rows <= last
+    }
 
 
 def size_recipes(sizes: Sizes) -> list[Recipe]:
