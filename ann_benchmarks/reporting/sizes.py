@@ -6,8 +6,9 @@ from typing import Any
 
 from ann_benchmarks.plotting.chart import draw_chart
 from ann_benchmarks.views.contenders import Recipe
+from ann_benchmarks.views.size_chart import size_chart
 from ann_benchmarks.views.size_ranking import size_statements
-from ann_benchmarks.views.sizes import Sizes, size_chart, size_parts, size_recipes
+from ann_benchmarks.views.sizes import Sizes, size_parts, size_recipes
 
 from .answer import Answer
 from .content import part_blocks
