@@ -67,7 +67,7 @@ def cases(args: argparse.Namespace) -> Iterator[Row]:
 
 
 def datasets(args: argparse.Namespace) -> Iterator[str]:
-    """Yield the names of the datasets, each of which is made if it is missing."""
+    """Yield the names of the datasets; make those that are missing."""
     for name in args.sets:
         if name in GENERATED and not Path(f"data/{name}.hdf5").exists():
             rows, dimension, intrinsic, metric = GENERATED[name]

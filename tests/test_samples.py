@@ -88,7 +88,7 @@ def test_a_sample_is_drawn_again_when_its_dataset_was_made_anew():
     make_sample("mine", 4)
     assert not np.array_equal(first, content("mine-1of4")[0])
     with get_dataset("mine-1of4")[0] as sample:
-        sample.truth()  # that of the former rows is gone
+        sample.truth()  # the truth of the former rows is gone
     shutil.rmtree("data")  # drawn where it is missing, if its dataset can be had
     with get_dataset("clustered-4k-8-ip-1of4")[0] as sample:
         assert sample.rows == 1000 and "clustered-4k-8-ip-1of4" in dataset_table()

@@ -48,7 +48,7 @@ class Step:
     skip: str
     pictures: Sequence[dict[str, Any]]
     tables: Sequence[dict[str, Any]]
-    sample: int = 1  # the dataset is the sample with one row in so many
+    sample: int = 1  # the step measures one row in this many of the dataset
 
 
 @dataclass(frozen=True)

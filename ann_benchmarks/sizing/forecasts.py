@@ -50,7 +50,7 @@ class Forecast:
 
     @property
     def farthest(self) -> float:
-        """The most rows of which anything is predicted."""
+        """The largest number of rows for which anything is predicted."""
         return max(curve.largest * curve.growth.farthest for curve in self.curves.values())
 
     @property

@@ -126,7 +126,7 @@ def write_truths(folder: Path, dataset: str, filters: Iterable[str]) -> BundledD
 
 
 def described(dataset: Dataset, filters: list[str]) -> BundledDataset:
-    """Describe a dataset of which queries were measured under filter sets of these names."""
+    """Describe a dataset whose queries were measured under the filter sets of these names."""
     truth = dataset.truth()
     dimension, metric = int(dataset.attrs["dimension"]), str(dataset.attrs["distance"])
     mark = truth_mark(truth.known_distances)

@@ -6,6 +6,7 @@ clients, 1 / throughput takes the place of the seconds, so the cores that they s
 """
 
 import math
+from collections.abc import Callable
 
 from ann_benchmarks.results.runs import Run
 
@@ -26,19 +27,13 @@ def read_tail(run: Run, target: float) -> float | None:
 
 
 CACHES = {GRAPH: Known(0.30, 0.08), LISTS: Known(0.15, 0.10)}
-LAW = Law(
-    "seconds",
-    read,
-    {kind: Growth(known, noise=0.06, drift=0.05, floor=ROUND_TRIP) for kind, known in CACHES.items()},
-    per_load=True,
-    base="blocks",
-    is_at_recall=True,
-)
-TAIL = Law(
-    "p99",
-    read_tail,
-    {kind: Growth(known, noise=0.15, drift=0.1, floor=ROUND_TRIP) for kind, known in CACHES.items()},
-    per_load=True,
-    base="blocks",
-    is_at_recall=True,
-)
+
+
+def time_law(name: str, figure: Callable[[Run, float], float | None], noise: float, drift: float) -> Law:
+    """Return the law of a time that follows the blocks."""
+    growth = {kind: Growth(known, noise, drift, ROUND_TRIP) for kind, known in CACHES.items()}
+    return Law(name, figure, growth, per_load=True, base="blocks", is_at_recall=True)
+
+
+LAW = time_law("seconds", read, noise=0.06, drift=0.05)
+TAIL = time_law("p99", read_tail, noise=0.15, drift=0.1)
