@@ -2,6 +2,8 @@
 
     samples    each set is measured by the experiment sizes-verified: laws are fitted to up to a tenth of its
                rows, and checked at all of them. --vectors adds files as FILE:METRIC
+    memory     smaller servers are simulated for the largest sample of each set, and for all rows, so that the
+               least RAM is checked, too; this needs root
     published  the report on 5, 100 and 1,000 million rows: laws fitted to the first two, checked at the last
 
 --folder keeps the results: what is there already is not measured again, and is part of the table.
@@ -20,16 +22,18 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import yaml
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import index_bytes as hnsw_bytes
 from ann_benchmarks.algorithms.vchord.arguments import index_bytes as vchord_bytes
 from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.numbers import KIB, MB
 from ann_benchmarks.data.datasets.own import OwnVectors, create_own
 from ann_benchmarks.data.datasets.samples import sampled
 from ann_benchmarks.published import published
 from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.metrics import TARGET_RECALL
-from ann_benchmarks.results.runs import Run, load_runs
+from ann_benchmarks.results.runs import Run, load_runs, number
 from ann_benchmarks.sizing.checks import Check
 from ann_benchmarks.sizing.forecasts import LAWS
 from ann_benchmarks.sizing.growth import Known, Prediction, fit
@@ -39,7 +43,9 @@ from .harness import Row
 from .serving import run_command
 
 GOAL = None
-PARTS = ("samples", "published")
+PARTS = ("samples", "memory", "published")
+RAM = (2.0, 1.4, 1.0, 0.7, 0.5, 0.35, 0.25)  # of simulated servers, as multiples of the larger index
+VERIFIED = Path(__file__).parent.parent / "experiments" / "sizes-verified.yml"
 APART = 1.5  # two indexes that differ by this ratio are judged: which is the faster
 GENERATED = {  # rows, dimension, intrinsic dimension, metric
     "curved-8": (1_000_000, 128, 8, "euclidean"),
@@ -47,7 +53,7 @@ GENERATED = {  # rows, dimension, intrinsic dimension, metric
 }
 SETS = ["clustered-1m-96-euclidean", *GENERATED]
 OPTIONS = {
-    "parts": {"default": list(PARTS), "choices": PARTS, "help": "what to check"},
+    "parts": {"default": ["samples", "published"], "choices": PARTS, "help": "what to check"},
     "folder": {"type": Path, "default": Path("sizing"), "help": "where the results are kept"},
     "sets": {"nargs": "*", "default": SETS, "help": "datasets to measure; none: what is there already"},
     "vectors": {"nargs": "*", "default": None, "help": "files to measure, as FILE:METRIC"},
@@ -56,11 +62,14 @@ OPTIONS = {
 
 def cases(args: argparse.Namespace) -> Iterator[Row]:
     """Measure what is missing, and yield a row for each figure and kind of index."""
-    if "samples" in args.parts:
+    if {"samples", "memory"} & {*args.parts}:
         args.folder.mkdir(exist_ok=True)
         os.chdir(args.folder)
-        for name in datasets(args):
+        names = list(datasets(args))
+        for name in names if "samples" in args.parts else []:
             run_command(Path(), ["run.py", "--local", "--experiment", "sizes-verified", "--dataset", name])
+        if "memory" in args.parts:
+            measure_memory(names)
         yield from sample_rows(list(load_runs(iter_result_paths())))
     if "published" in args.parts:
         yield from published_rows()
@@ -80,6 +89,31 @@ def datasets(args: argparse.Namespace) -> Iterator[str]:
         with suppress(UserError):  # it is there already
             create_own(Path(file).stem, OwnVectors(file, metric))
         yield Path(file).stem
+
+
+def measure_memory(names: Sequence[str]) -> None:
+    """Simulate smaller servers for the largest sample of each dataset, and for all rows."""
+    indexes = ["pgvector_hnsw", "vchord"]
+    runs = list(load_runs(iter_result_paths()))
+    step = yaml.safe_load(VERIFIED.read_text())["steps"][0]
+    for sizes in find_sizes(runs, TARGET_RECALL):
+        if (names and sizes.dataset not in names) or not sizes.checked:
+            continue
+        steps = []
+        for rows in sizes.samples[-2:]:
+            found = [run for run in runs if sampled(run.dataset)[0] == sizes.dataset]
+            ours = [run for run in found if number(run, "rows") == rows]
+            index = max(run.metrics["indexsize"] for run in ours) * KIB
+            tiers = [f"16MB:{round(times * index / MB)}MB" for times in RAM]
+            run = {"algorithm": indexes, "dataset": ours[0].dataset, "clients": 8, "target-recall": 0.95}
+            run |= {"duration": 1, "rounds": 3, "tiers": [*tiers, "1GB:all"]}
+            groups = {name: step["groups"][name] for name in indexes}
+            steps.append(
+                {"name": f"of-{rows:.0f}", "title": f"{rows:,.0f} rows", "run": run, "groups": groups}
+            )
+        path = Path(f"{sizes.dataset}-memory.yml")
+        path.write_text(yaml.safe_dump({"title": "Least RAM", "steps": steps}))
+        run_command(Path(), ["run.py", "--local", "--experiment", str(path)])
 
 
 def curved_vectors(rows: int, dimension: int, intrinsic: int, seed: int = 5) -> np.ndarray:

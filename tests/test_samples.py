@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ann_benchmarks.commands import choose
 from ann_benchmarks.commands.choose import requested_sizes
 from ann_benchmarks.commands.run import every_job
 from ann_benchmarks.common.errors import UserError
@@ -26,6 +27,7 @@ from ann_benchmarks.submission.checking.commands import requested, requested_dat
 
 from .postgres_fixtures import clustered
 from .programs import call_program
+from .report_data import make_run
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 ROWS = 4000
@@ -196,6 +198,16 @@ def test_rows_that_cannot_be_predicted(rows: int, given: tuple[str, str | None],
     sizes = [row_count(text) for text in filter(None, given[0].split(","))]
     with pytest.raises(UserError, match=re.escape(message)):
         requested_sizes("mine", sizes, given[1] and row_count(given[1]))
+
+
+def test_samples_are_measured_in_the_faster_form(monkeypatch: pytest.MonkeyPatch):
+    rates = {"pgvector_hnsw": (100, 101), "pgvector_hnsw_halfvec": (150, 151), "vchord": (300, 301)}
+    runs = [make_run(family=name, rates=known) for name, known in rates.items()]
+    monkeypatch.setattr(choose, "load_runs", lambda paths: runs)
+    chosen = Options(make_parser()).parse(["--dataset", "mine"])
+    assert choose.faster_forms("mine", chosen) == ["pgvector_hnsw_halfvec", "vchord"]
+    runs.clear()
+    assert choose.faster_forms("mine", chosen) == ["pgvector_hnsw", "vchord"]
 
 
 def test_numbers_of_rows():

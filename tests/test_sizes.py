@@ -102,6 +102,15 @@ def test_a_noisy_sample_does_not_bend_a_law_beyond_what_is_known():
     assert fit(prior, bent).parameters[1] < 0.55
 
 
+def test_a_power_stops_growing_where_it_is_said_to():
+    prior = Growth(Known(0.3, 0.05), 0.05, 0.0, farthest=1000)
+    rising = [(rows, rows**0.3) for rows in SAMPLES]
+    ends = [fit(prior, rising, most=400_000).predict(rows).value for rows in (4e5, 4e6)]
+    assert ends == pytest.approx([4e5**0.3] * 2, rel=0.02)
+    level = [(rows, min(rows, 50_000) ** 0.3) for rows in SAMPLES]
+    assert fit(prior, level, most=50_000).predict(1e6).value == pytest.approx(5e4**0.3, rel=0.02)
+
+
 def test_workers_follow_the_size_of_the_table():
     assert build.speedup(8191, 4) == 1.0
     assert build.speedup(8192, 4) == build.speedup(3 * 8192 - 1, 4) == 1 + build.GAIN
@@ -203,6 +212,31 @@ def test_a_lead_whose_check_failed_is_not_named():
     held = [sample_run(1_000_000, dataset="mine"), sample_run(1_000_000, "probes", 0.5, dataset="mine")]
     (sizes,) = find_sizes([*small, *held], 0.95, [2_000_000])
     assert "(the check missed vchord)" in size_statements(sizes)[0].text
+
+
+def tiers_of(rows, index, dataset):
+    """Return results on servers with twice, once and half as much RAM as the index; half is too little."""
+    return [
+        sample_run(rows, speed=speed, dataset=dataset, ram=1, tier=str(times), tier_memory_series=f"-{times}",
+                   tier_ram=int(times * index), tier_available=int(times * index))
+        for times, speed in ((2, 1.5), (1, 1.4), (0.5, 0.3))
+    ]  # fmt: skip
+
+
+def test_the_least_ram_is_as_many_times_the_index_and_is_checked():
+    small = [sample_run(rows, dataset=f"mine-1of{1_000_000 // rows}") for rows in SAMPLES]
+    tiers = tiers_of(100_000, 100_000 * 1024, "mine-1of10")
+    (sizes,) = find_sizes([*small, *tiers], 0.95, [1_000_000])
+    found = sizes.forecasts[0].predict("ram", 1e6)
+    assert found.value == pytest.approx(1e9 * 1.024, rel=0.02) and found.high < 1.6e9
+    assert "Least RAM" in size_parts(sizes)[0].columns
+    held = [sample_run(1_000_000, dataset="mine")]
+    whole = tiers_of(1_000_000, 1_000_000 * 1024, "mine")
+    (sizes,) = find_sizes([*small, *tiers, *held], 0.95, whole=whole)
+    assert [one.holds for one in sizes.checks if one.figure == "ram"] == [True]
+    (sizes,) = find_sizes([*small, *held], 0.95, whole=whole)
+    assert not [one for one in sizes.checks if one.figure == "ram"]
+    assert sizes.forecasts[0].predict("ram", 2e6).value == pytest.approx(2e9 * 1.024, rel=0.02)
 
 
 def test_rows_beyond_the_memory_are_marked():

@@ -387,7 +387,7 @@ def test_the_estimate_is_that_of_the_published_indexes(
 def test_lists_follow_vectorchords_advice():
     advice = {50_000: [], 100_000: [200], 1_000_000: [2000], 4_000_000: [8000], 10**9: [503, 252_982]}
     assert {rows: automatic_lists(rows) for rows in advice} == advice
-    scaled = advice | {10: [4], 12_500: [25], 50_000: [100]}
+    scaled = {10: [4], 12_500: [25], 50_000: [100], 10**6: [2000], 10**7: [20_000]}
     assert {rows: VchordArguments({"lists": "scaled"}, "ip").lists(rows) for rows in scaled} == scaled
 
 

@@ -45,12 +45,14 @@ def automatic_lists(rows: int, is_scaled: bool = False) -> list[int]:
 
     None below 100,000 rows (every query looks at every code), a 500th of the rows below 2 million, 4 times
     their square root below 50 million, 8 times beyond, with a coarse level of its square root on top.
-    Where it is scaled, a small table has lists as well: a 500th of its rows, and at least 4.
+    Where it is scaled, any table has a list for each 500 rows, and at least 4.
     """
-    if rows < 100_000 and not is_scaled:
+    if is_scaled:
+        return [max(FEWEST_LISTS, rows // 500)]
+    if rows < 100_000:
         return []
     if rows < 2_000_000:
-        return [max(FEWEST_LISTS, rows // 500)]
+        return [rows // 500]
     if rows < 50_000_000:
         return [round(4 * math.sqrt(rows))]
     lists = round(8 * math.sqrt(rows))

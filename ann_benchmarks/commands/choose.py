@@ -22,8 +22,12 @@ from ann_benchmarks.distance import METRICS, metric_of
 from ann_benchmarks.experiments.carrying_out import carry_out
 from ann_benchmarks.experiments.report import report_experiment
 from ann_benchmarks.experiments.schema import Options
+from ann_benchmarks.results.comparable import comparisons
+from ann_benchmarks.results.file import iter_result_paths
+from ann_benchmarks.results.metrics import TARGET_RECALL
+from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.run.command_line import make_parser
-from ann_benchmarks.run.request import LOCAL, take_url
+from ann_benchmarks.run.request import LOCAL, Request, take_url
 from ann_benchmarks.sizing.growth import FARTHEST
 
 from .from_postgres import add_table_options, copied_vectors
@@ -31,6 +35,10 @@ from .from_postgres import add_table_options, copied_vectors
 DISTANCE = "angular"
 _LEAST_ROWS = 200  # fewer show nothing of an index
 _ROWS_A_QUERY = 10  # of a small file
+FORMS = [
+    ("pgvector_hnsw", "pgvector_hnsw_halfvec"),
+    ("vchord", "vchord_halfvec"),
+]  # first those of the miniature
 PARTS, VERIFIED_PARTS = 8, 80  # one of them is the smallest sample of sizes.yml, and of sizes-verified.yml
 
 
@@ -67,6 +75,8 @@ def main() -> int:
     for experiment, more in {"choose": [], **requested_sizes(name, args.rows, args.verify_at)}.items():
         words = ["--experiment", experiment, *(["--mini"] if args.mini else []), LOCAL, "--dataset", name]
         words += [*(["--force"] if args.force else []), *others]
+        if more and "--algorithm" not in others:
+            words += ["--algorithm", *faster_forms(name, chosen)]
         status = max(status, carry_out(words, options, run))
         if not (chosen.dry_run or chosen.build_only):
             folder = report_experiment([*words, *more], options, every_job)
@@ -100,6 +110,14 @@ def requested_sizes(name: str, sizes: Sequence[int], verified: int | None) -> di
     if min(sizes) > (most := known * FARTHEST):
         raise UserError(f"--rows must be at most {most:,.0f} here: {FARTHEST:.0f} times the largest sample")
     return {experiment: ["--rows", ",".join(map(str, sizes))]}
+
+
+def faster_forms(name: str, chosen: Request) -> list[str]:
+    """Return what samples are measured with: of vectors and half precision, what was faster on all rows."""
+    runs = load_runs(iter_result_paths(name, chosen.count))
+    compared = comparisons(runs, chosen.target_recall or TARGET_RECALL)  # the last one has the most clients
+    speeds = {family: run.metrics["qps"] for one in compared for family, run in one.fastest.items()}
+    return [max(forms, key=lambda family: speeds.get(family, 0)) for forms in FORMS]
 
 
 def take_file(words: list[str]) -> str | None:

@@ -15,6 +15,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import disk_errors
 from ann_benchmarks.common.numbers import UNKNOWN, counted
 from ann_benchmarks.common.text import say
+from ann_benchmarks.data.datasets import canonical_name, sampled
 from ann_benchmarks.jobs.job import Job
 from ann_benchmarks.pricing.costs import cost_request
 from ann_benchmarks.reporting.answer import find_answers
@@ -22,6 +23,7 @@ from ann_benchmarks.reporting.chapters import FOLDER, write_bundle
 from ann_benchmarks.reporting.content import Chapter, Finding, Report
 from ann_benchmarks.reporting.document import Block, Heading, Paragraph, markdown_text
 from ann_benchmarks.reporting.report import say_answers, write_report
+from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.measurement import TIERS_LEFT_OUT
 from ann_benchmarks.results.metrics import TARGET_RECALL
 from ann_benchmarks.results.records import Record
@@ -98,10 +100,16 @@ def report_experiment(words: Sequence[str], parser: argparse.ArgumentParser, job
     costs = cost_request(args.prices, latency, args.target_rate)
     choice = (experiment.experiment, experiment.mini)
     known = read_experiment(find_experiment(experiment.experiment), experiment.mini, Options(parser))
-    if args.rows and all(step.sample == 1 for step in known.steps):
+    has_samples = any(step.sample > 1 for step in known.steps)
+    if args.rows and not has_samples:
         raise UserError("--rows is for an experiment whose steps have samples, such as sizes: leave it out")
     name, report = report_of(*choice, parser, given, jobs_of, args.recompute)
     report = replace(report, title=args.title or report.title, costs=costs, sizes=args.rows)
+    if has_samples:
+        shown = {run.path for run in report.runs}
+        there = iter_result_paths(sampled(canonical_name(requested.dataset))[0], requested.count)
+        whole = load_runs([path for path in there if path not in shown], args.recompute)
+        report = replace(report, whole=list(whole))
     folder = None
     if request is not None:
         path = find_experiment(experiment.experiment)

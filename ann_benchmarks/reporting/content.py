@@ -56,6 +56,7 @@ class Report:
     left_out: LeftOut = field(default_factory=dict)
     costs: CostRequest | None = None  # None where nothing is priced
     samples: Sequence[Run] = ()  # results on samples of the dataset, besides those of the chapters
+    whole: Sequence[Run] = ()  # results on all rows where the chapters are of samples
     sizes: Sequence[int] = ()  # numbers of rows to predict for, () for the next powers of ten
 
     @property

@@ -69,7 +69,7 @@ def write_report(report: Report, folder: Path, target: float = TARGET_RECALL) ->
     found = find_answers(runs, report.records, target)
     warned = [*left_out_warnings(report.left_out), *warnings_of(runs)]
     costs = [] if report.costs is None else cost_answers(runs, target, report.costs)
-    sizes = find_sizes([*runs, *report.samples], target, report.sizes)
+    sizes = find_sizes([*runs, *report.samples], target, report.sizes, report.whole)
     with whole_folder(folder, check_replaceable, "-o") as place:
         blocks: list[Block] = [Heading(1, report.title), *answer_blocks(found), *read_text(report.text)]
         blocks += cost_blocks(costs)

@@ -2,16 +2,17 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ann_benchmarks.common.numbers import KIB
 from ann_benchmarks.results.runs import Run, number
 
 from .growth import FittedLaw, Prediction, fit
-from .laws import argument, blocks, build, seconds, size
+from .laws import argument, blocks, build, ram, seconds, size
 from .laws.law import GRAPH, KINDS
 
 EACH = (argument.LAW, blocks.LAW, seconds.LAW, seconds.TAIL, build.LAW, size.LAW, size.TABLE, size.MEMORY)
-LAWS = {law.name: law for law in EACH}
+LAWS = {law.name: law for law in (*EACH, ram.LAW)}
 FEWEST_SIZES = 3  # a law is fitted to as many samples at least
 Key = tuple[str, int]  # of a curve: a law, and the clients where they matter, else 0
 
@@ -34,6 +35,14 @@ class Forecast:
         if found is None or (LAWS[law].is_at_recall and not self.reaches(rows)):
             return None
         return found.mapped(lambda figure: LAWS[law].restored(figure, rows, self.largest))
+
+    def add_ram(self, low: float, high: float) -> "Forecast":
+        """Add the least RAM, in bytes, that the largest sample needs: it lies between these two."""
+        of_size = self.curves.get((size.LAW.name, 0))
+        if of_size is None:
+            return self
+        known = {(ram.LAW.name, 0): ram.fit_ram(low, high, self.rows, of_size)}
+        return replace(self, curves={**self.curves, **known})
 
     def reaches(self, rows: float) -> bool:
         """Whether some query argument may reach the recall, as far as is known."""
@@ -70,7 +79,8 @@ def forecast(runs: Iterable[Run], target: float) -> Forecast | None:
         return None
     loads = sorted({run.series.clients or 1 for run in reaching})
     curves: dict[Key, FittedLaw] = {}
-    for law in LAWS.values():
+    row_bytes = max(run.metrics["indexsize"] * KIB / (number(run, "rows") or 1) for run in reaching)
+    for law in EACH:
         base = curves.get((law.base, 0))
         if law.base and base is None:
             continue
@@ -79,7 +89,8 @@ def forecast(runs: Iterable[Run], target: float) -> Forecast | None:
             read = [(number(run, "rows") or 0.0, law.read(run, target)) for run in ours]
             pairs = [(rows, figure) for rows, figure in read if figure and math.isfinite(figure)]
             if len({rows for rows, _ in pairs}) >= FEWEST_SIZES:
-                curves[law.name, clients if law.per_load else 0] = fit(law.growth[kind], pairs, base)
+                key = law.name, clients if law.per_load else 0
+                curves[key] = fit(law.growth[kind], pairs, base, law.bytes_full / row_bytes)
     if not any(name == seconds.LAW.name for name, _ in curves):
         return None
     largest = {run.series.clients or 1: run for run in reaching if number(run, "rows") == max(sizes)}

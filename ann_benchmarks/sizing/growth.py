@@ -64,6 +64,7 @@ class FittedLaw:
     covariance: np.ndarray
     base: "FittedLaw | None" = None
     excess: float = 1.0  # how many times farther from the law the figures are than their noise
+    most: float = math.inf  # rows from which on the power no longer grows
 
     @property
     def largest(self) -> float:
@@ -80,23 +81,30 @@ class FittedLaw:
 
     def moments(self, rows: float) -> tuple[float, float]:
         """Return the mean of the figure's logarithm, and its variance without that of one measurement."""
-        x = math.log(rows / self.largest)
+        x = math.log(min(rows, self.most) / min(self.largest, self.most))
         of_base, base_variance = self.base.moments(rows) if self.base else (0.0, 0.0)
         value, slopes = _logarithm(self.parameters, x, of_base)
-        drift = self.growth.drift * max(x, 0.0)
+        drift = self.growth.drift * max(math.log(rows / self.largest), 0.0)
         fitted = self.excess**2 * slopes @ self.covariance @ slopes
         return value, fitted + slopes[0] ** 2 * base_variance + drift**2
 
 
-def fit(growth: Growth, measured: Sequence[tuple[float, float]], base: FittedLaw | None = None) -> FittedLaw:
+def fit(
+    growth: Growth,
+    measured: Sequence[tuple[float, float]],
+    base: FittedLaw | None = None,
+    most: float = math.inf,
+) -> FittedLaw:
     """Fit a law to pairs of rows and a figure above 0; `base` is the curve of what the figure follows.
+
+    From `most` rows on, the power no longer grows.
 
     Figures that lie farther from the law than their noise widen its intervals (Birge's ratio).
     """
     rows, y = np.log(np.array(measured)).T
-    x = rows - rows.max()
+    x = np.minimum(rows, math.log(most)) - min(rows.max(), math.log(most))
     bases = [base.moments(one)[0] if base else 0.0 for one, _ in measured]
-    top = int(x.argmax())
+    top = int(rows.argmax())
     before = [Known(float(y[top]) - bases[top], 3.0), growth.exponent, growth.floor or Known(-99.0, 1e-6)]
     means = np.array([one.mean for one in before])
     weights = np.diag([one.deviation**-2.0 for one in before])
@@ -122,7 +130,7 @@ def fit(growth: Growth, measured: Sequence[tuple[float, float]], base: FittedLaw
         else:
             damping *= 4
     excess = math.sqrt(max(cost / len(measured), 1.0))
-    return FittedLaw(growth, measured, parameters, np.linalg.inv(curvature), base, excess)
+    return FittedLaw(growth, measured, parameters, np.linalg.inv(curvature), base, excess, most)
 
 
 def _logarithm(parameters: np.ndarray, x: float, of_base: float) -> tuple[float, np.ndarray]:

@@ -2,11 +2,11 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from ann_benchmarks.common.numbers import MB, UNKNOWN, duration_text, size_text, three_digits
+from ann_benchmarks.common.numbers import KIB, MB, UNKNOWN, duration_text, size_text, three_digits
 from ann_benchmarks.data.datasets.samples import sampled
 from ann_benchmarks.results.at_recall import build_arguments
 from ann_benchmarks.results.environment import MEMORY
@@ -18,7 +18,7 @@ from ann_benchmarks.sizing.laws.argument import list_count
 from ann_benchmarks.statistics.intervals import interval_text
 
 from .contenders import Recipe, find_recipe
-from .memory import MemoryNeed, needs
+from .memory import needs
 from .parts import Part, known_table
 
 STEPS = 40  # numbers of rows in each picture, and those between which the fastest index may change
@@ -35,7 +35,6 @@ class Sizes:
     dataset: str
     count: int
     forecasts: Sequence[Forecast]
-    needs: Sequence[MemoryNeed]
     rows: Sequence[float]
     samples: Sequence[float]  # rows of each that laws were fitted to
     checks: Sequence[Check] = ()  # at a number of rows that was held out
@@ -59,38 +58,81 @@ class Sizes:
         return sorted(known, key=lambda pair: pair[1].value)
 
 
-def find_sizes(runs: Iterable[Run], target: float, rows: Sequence[float] = ()) -> list[Sizes]:
+def find_sizes(
+    runs: Iterable[Run], target: float, rows: Sequence[float] = (), whole: Sequence[Run] = ()
+) -> list[Sizes]:
     """Return what results on samples of a dataset say of numbers of rows, by default round ones.
 
     A sample that is much larger than the others checks what these predict, and is then fitted as well.
+    `whole` are more results on all rows, which say what memory these need.
     """
     groups: dict[tuple[str, int], list[Run]] = {}
     for run in runs:
         groups.setdefault((sampled(run.dataset)[0], run.count), []).append(run)
     found = []
     for (dataset, count), ours in groups.items():
-        indexes: dict[tuple[str, ...], list[Run]] = {}
-        for run in ours:
-            if not run.series.drop("clients").conditions:
-                indexes.setdefault(index_key(run), []).append(run)
-        names = index_names(list(indexes))
-        forecasts = [
-            replace(one, name=names[key])
-            for key, known in indexes.items()
-            if (one := forecast(known, target))
-        ]
-        samples = sorted({size for one in forecasts for size in one.samples})
-        if not forecasts:
-            continue
-        held, checks = held_rows(samples), list[Check]()
-        for key, known in indexes.items() if held else ():
-            if earlier := forecast([run for run in known if number(run, "rows") != held], target):
-                later = [run for run in known if number(run, "rows") == held]
-                checks += check(replace(earlier, name=names[key]), later, target)
-        shown = sorted(set(rows)) or round_rows(samples[-1], max(one.farthest for one in forecasts))
-        needed = needs([run for run in ours if number(run, "rows") == samples[-1]], target)
-        found.append(Sizes(dataset, count, forecasts, needed, shown, samples, checks, held))
+        others = [run for run in whole if (run.dataset, run.count) == (dataset, count)]
+        if one := find_growth(dataset, count, ours, others, target, rows):
+            found.append(one)
     return found
+
+
+def find_growth(
+    dataset: str, count: int, runs: Sequence[Run], whole: Sequence[Run], target: float, rows: Sequence[float]
+) -> Sizes | None:
+    """Return what results on samples of one dataset say; None where they are too few for any index."""
+    indexes: dict[tuple[str, ...], list[Run]] = {}
+    for run in runs:
+        if not run.series.drop("clients").conditions:
+            indexes.setdefault(index_key(run), []).append(run)
+    names = index_names(list(indexes))
+    everything = [*runs, *whole]
+
+    def forecasted(key: tuple[str, ...], known: Sequence[Run]) -> Forecast | None:
+        one = forecast(known, target)
+        return one and add_needs(replace(one, name=names[key]), everything, target)
+
+    forecasts = [one for key, known in indexes.items() if (one := forecasted(key, known))]
+    samples = sorted({size for one in forecasts for size in one.samples})
+    if not forecasts:
+        return None
+    held, checks = held_rows(samples), list[Check]()
+    for key, known in indexes.items() if held else ():
+        if earlier := forecasted(key, [run for run in known if number(run, "rows") != held]):
+            later = [run for run in known if number(run, "rows") == held]
+            checks += [*check(earlier, later, target), *ram_checks(earlier, everything, held, target)]
+    shown = sorted(set(rows)) or round_rows(samples[-1], max(one.farthest for one in forecasts))
+    return Sizes(dataset, count, forecasts, shown, samples, checks, held)
+
+
+def add_needs(one: Forecast, runs: Sequence[Run], target: float) -> Forecast:
+    """Add the least RAM, where smaller servers were simulated with as many rows as the largest sample has."""
+    times = ram_times(one, runs, one.rows, target)
+    size = one.largest.metrics["indexsize"] * KIB
+    return one.add_ram(times[0] * size, times[1] * size) if times else one
+
+
+def ram_checks(one: Forecast, runs: Sequence[Run], rows: float, target: float) -> Iterator[Check]:
+    """Compare the predicted least RAM with that of a sample that was held out: the middle of two tiers."""
+    times, predicted = ram_times(one, runs, rows, target), one.predict("ram", rows)
+    size = one.predict("size", rows)
+    if times and predicted and size:
+        yield Check(one.name, "ram", 0, predicted, math.sqrt(times[0] * times[1]) * size.value)
+
+
+def ram_times(one: Forecast, runs: Iterable[Run], rows: float, target: float) -> tuple[float, float] | None:
+    """Return the least RAM at a number of rows as multiples of the index: what may suffice, and what does."""
+    found = needs([run for run in runs if number(run, "rows") == rows], target)
+    own = [need for need in found if need.algorithm == one.largest.series.family]
+    ends = [
+        (need.perhaps / need.index_size, need.ram / need.index_size)
+        for need in own
+        if need.perhaps and need.ram and need.index_size
+    ]
+    if not ends or len(ends) < len(own):
+        return None
+    low, high = map(max, zip(*ends, strict=True))
+    return low, high
 
 
 def round_rows(measured: float, most: float) -> list[float]:
@@ -151,6 +193,7 @@ SHAPES = {
     "size": Shape("Size", size_text, is_exact=True),
     "table": Shape("Table", size_text, is_exact=True, is_shown=False),
     "memory": Shape("Memory of the build", size_text, is_exact=True),
+    "ram": Shape("Least RAM", size_text),
 }
 
 
@@ -173,7 +216,7 @@ def size_parts(sizes: Sizes) -> list[Part]:
                 cells.setdefault(
                     figure_title(law, clients), SHAPES[law].text(one.predict(law, rows, clients))
                 )
-        lines.append(cells | {"Least RAM": least_ram(sizes, one, rows)})
+        lines.append(cells)
     titles = dict.fromkeys(title for cells in lines for title in cells)
     columns = {title: [cells.get(title, UNKNOWN) for cells in lines] for title in titles}
     about = PREDICTED.format(samples=len(sizes.samples), least=sizes.samples[0], most=sizes.samples[-1])
@@ -216,17 +259,6 @@ def argument_text(one: Forecast, rows: float) -> str:
 def scaled_lists(one: Forecast, rows: float) -> int:
     """Return the number of lists at a number of rows, 0 for an index without them."""
     return round(list_count(one.largest) * rows / one.rows) if one.kind == "lists" else 0
-
-
-def least_ram(sizes: Sizes, one: Forecast, rows: float) -> str:
-    """Write the RAM that keeps most of the throughput: as many times the index as for the largest sample."""
-    own = [need for need in sizes.needs if need.algorithm == one.name and need.index_size]
-    size = one.predict("size", rows)
-    if not own or size is None or not all(need.ram for need in own):
-        return UNKNOWN
-    high = max((need.ram or 0) / (need.index_size or 1) for need in own) * size.high
-    low = max((need.perhaps or 0) / (need.index_size or 1) for need in own) * size.low
-    return size_text(high) if low > high / 1.05 else f"{size_text(low)} to {size_text(high)}"
 
 
 def grid(sizes: Sizes, first: float) -> list[float]:

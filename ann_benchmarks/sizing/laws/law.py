@@ -1,5 +1,6 @@
 """What a law is."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ class Law:
 
     `restored` is the inverse of what `read` does, at a number of rows, with a result of the largest sample.
     `per_load`: it differs with the number of clients. `base` names the law whose figure it follows.
+    `bytes_full`: the size of an index from which on the power no longer grows.
     `is_at_recall`: it exists only where some query argument reaches the recall.
     """
 
@@ -32,4 +34,5 @@ class Law:
     restored: Callable[[float, float, Run], float] = unchanged
     per_load: bool = False
     base: str = ""
+    bytes_full: float = math.inf
     is_at_recall: bool = False

@@ -43,5 +43,5 @@ TABLE = Law(
 MEMORY = Law(
     "memory",
     read_memory,
-    {kind: Growth(LINEAR, 0.01, 0.002, Known(math.log(64 * MB), 0.01)) for kind in KINDS},
+    {kind: Growth(LINEAR, 0.01, 0.02, Known(math.log(64 * MB), 0.01)) for kind in KINDS},
 )
