@@ -31,7 +31,7 @@ OPTIONS = {
     "shapes": ["1000000x96", "200000x768"],
     "queries": 1000,
     "k": 100,
-    "metric": {"default": "euclidean", "choices": ["euclidean", "ip"]},
+    "metric": {"default": "euclidean", "choices": ["euclidean", "ip", "angular"]},
     "distinct": {"default": [1, 10, 100, 1000], "help": "numbers of filters"},
     "share": {"default": 0.01, "help": "of the rows that pass a filter"},
     "rounds": 3,
@@ -47,7 +47,7 @@ def cases(args: argparse.Namespace) -> Iterator[Case]:
         test = rng.standard_normal((args.queries, dimension), dtype=np.float32)
         title = f"{rows:,} rows x {dimension}, {args.queries:,} queries, k = {args.k}"
         searches = {"ours": partial(exact_neighbors, args.metric, train, test, args.k, progress=False)}
-        if faiss is not None:
+        if faiss is not None and args.metric != "angular":
             kind = faiss.METRIC_L2 if args.metric == "euclidean" else faiss.METRIC_INNER_PRODUCT
             searches["faiss.knn"] = partial(faiss.knn, test, train, args.k, metric=kind)
         searches["matrix product"] = partial(multiply, train, test, np.ones((PIECE, len(test)), np.float32))

@@ -8,6 +8,7 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError
 
 from .devices import Device
+from .exact import power_of_two, round_up
 
 FLOAT32_UNIT = 2.0**-24  # relative error of one float32 operation
 FLOAT64_UNIT = 2.0**-53
@@ -50,7 +51,7 @@ class DistanceBounds:
         near = device.get(self.unit(queries[:: max(1, len(queries) // MIDDLE_SAMPLE)]))
         middle = np.nan_to_num(np.median(near, axis=0))
         squares = device.get(self.squares(some - device.put(middle)))
-        self.scale = _power_of_two(squares)
+        self.scale = power_of_two(squares)
         self.is_moved = self.movable and bool(np.mean(middle @ middle <= squares) < 0.5)
         middle *= self.is_moved
         single = middle.astype(np.float32)
@@ -64,7 +65,7 @@ class DistanceBounds:
         moved[odd] = 0
         self.error = self.weigh(queries, moved)
         self.error[device.get(odd)] = np.inf  # float32 cannot tell what is near them: all may be
-        self.query_error = _up(2 * self.error)
+        self.query_error = round_up(2 * self.error)
         self.factor = device.table(self.weights.shape[1], len(queries))  # such products are fastest
         self.factor[:, : len(queries)] = self.weights.T
 
@@ -82,7 +83,7 @@ class DistanceBounds:
 
     def limits(self, distances: np.ndarray, of: Any = ...) -> np.ndarray:
         """Return distances, float64 (queries of that index,), as scores in float32, rounded up."""
-        return _up(self.expected(distances, of) + self.error[of])
+        return round_up(self.expected(distances, of) + self.error[of])
 
     def rows(self, block: Array, out: Array, name: Callable[[int], str]) -> Array:
         """Make the product's other factor in `out`; return row_error, float32 (rows,).
@@ -121,7 +122,7 @@ class DistanceBounds:
     def move(self, block: Array, moved: Array) -> Array:
         """Put the moved rows into `moved`; return their squares."""
         if not self.is_moved and self.scale == 1:
-            moved[:] = block if self.plain else self.unit(block)
+            self.enter(block, moved)
         elif self.plain and self.is_single(block) and 2.0**-40 <= self.scale <= 2.0**40:
             # Such powers of two change no digits, and lose none near zero that UNDERFLOW does not cover.
             self.xp.subtract(block, self.single, out=moved)
@@ -130,6 +131,10 @@ class DistanceBounds:
         else:
             moved[:] = (self.unit(block) - self.centre) * self.scale
         return self.xp.linalg.vecdot(moved, moved)
+
+    def enter(self, block: Array, moved: Array) -> None:
+        """Put rows that need not be moved into `moved`."""
+        moved[:] = block if self.plain else self.unit(block)
 
     def find_odd(self, block: Array, squares: Array, name: Callable[[int], str]) -> Array:
         """Return the numbers of vectors that float32 cannot score; refuse those without distances."""
@@ -186,6 +191,14 @@ class _Angular(_Euclidean):
         lengths[(lengths > 0) & ~((lengths > 1e-100) & (lengths < 1e150))] = np.nan
         lengths[lengths == 0] = 1
         return vectors / lengths[:, None]
+
+    def enter(self, block: Array, moved: Array) -> None:
+        # Such lengths are off by (n / 2 + 2) 2^-24, and so scores by 8 times that: `slack` has room for it.
+        squares = self.xp.linalg.vecdot(block, block) if self.is_single(block) else np.zeros(1)
+        if ((squares > 2.0**-60) & (squares < 2.0**60)).all():
+            self.xp.divide(block, self.xp.sqrt(squares)[:, None], out=moved)
+        else:
+            moved[:] = self.unit(block)
 
     def expected(self, distances: np.ndarray, of: Any) -> np.ndarray:
         return 2 * distances * self.scale**2 - self.lengths[of]
@@ -285,15 +298,3 @@ def bounds_for(metric: str, queries: Array, sample: Array, device: Device) -> Di
     if metric not in _CLASSES:
         raise UserError(f"unknown metric '{metric}'; the metrics are {', '.join(_CLASSES)}")
     return _CLASSES[metric](queries, sample, device)
-
-
-def _power_of_two(squares: np.ndarray) -> float:
-    """Return the power of two that brings the usual length near 1, or 1 if it is not far from it."""
-    lengths = np.sqrt(squares)
-    lengths = lengths[np.isfinite(lengths) & (lengths > 0)]
-    exponent = -np.round(np.log2(np.median(lengths))) if len(lengths) else 0
-    return float(2.0 ** np.clip(exponent, -400, 400)) if abs(exponent) > 20 else 1.0
-
-
-def _up(numbers: np.ndarray) -> np.ndarray:
-    return np.nextafter(numbers.astype(np.float32), np.float32(np.inf))

@@ -76,3 +76,16 @@ def nearest_sets(
         distances[number] = found[ids[number]]
         advance(1)
     return ids, distances
+
+
+def power_of_two(squares: np.ndarray) -> float:
+    """Return the power of two that brings the usual length near 1, or 1 if it is not far from it."""
+    lengths = np.sqrt(squares)
+    lengths = lengths[np.isfinite(lengths) & (lengths > 0)]
+    exponent = -np.round(np.log2(np.median(lengths))) if len(lengths) else 0
+    return float(2.0 ** np.clip(exponent, -400, 400)) if abs(exponent) > 20 else 1.0
+
+
+def round_up(numbers: np.ndarray) -> np.ndarray:
+    """Return the float32 numbers just above these."""
+    return np.nextafter(numbers.astype(np.float32), np.float32(np.inf))
