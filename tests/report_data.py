@@ -70,6 +70,11 @@ def make_run(
     return Run(dataset, 10, "euclidean", series, name, metrics, attrs)
 
 
+def steady(family, rate, **more):
+    """Return a result whose runs repeat to 1%."""
+    return make_run(family, (rate, rate * 1.01, rate * 0.99), **more)
+
+
 def make_rate(per_second=100.0, p99=0.005, spread=0.05, **more):
     """Return a rate with an interval of 5%, or as much as is said, either way."""
     bounds = (per_second * (1 - spread), per_second * (1 + spread))

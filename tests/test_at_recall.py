@@ -16,13 +16,8 @@ from ann_benchmarks.results.export import write_csv
 from ann_benchmarks.views.memory import needs
 
 from .plotting_data import make_result, make_truth, request_of
-from .report_data import GB, make_run
+from .report_data import GB, make_run, steady
 from .test_experiments import point as measured_point
-
-
-def steady(family, rate, **more):
-    """Return a result whose runs repeat to 1%."""
-    return make_run(family, (rate, rate * 1.01, rate * 0.99), **more)
 
 
 def first_a_hair_short():
@@ -220,8 +215,8 @@ def in_rounds(family, rate, recall, **attrs):
     return make_run(family, rates, recall=recall, **{**ROUNDS, "recall_parts": [recall] * 50, **attrs})
 
 
-def said_of(runs, about="In short"):
-    return next(one.text for one in statements(runs, False, 0.95) if one.about.startswith(about))
+def said_of(runs):
+    return next(one.text for one in statements(runs, False, 0.95) if one.about.startswith("In short"))
 
 
 def test_two_that_were_measured_at_the_same_higher_recall_are_compared_there():

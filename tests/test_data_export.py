@@ -26,23 +26,6 @@ def rows(path="out.csv"):
         return list(csv.DictReader(file))
 
 
-def test_columns_of_ann_benchmarks_come_first(folder):
-    make_result("mine", "algo", "x", make_truth("mine"), 0.9, 0.01, tier="1b", clients=32)
-    assert export_results(Path("out.csv")) == 1
-    header = Path("out.csv").read_text().splitlines()[0].split(",")
-    assert header == [
-        *("algorithm", "parameters", "count", "k-nn", "epsilon", "largeepsilon", "rel", "qps"),
-        *("p50", "p95", "p99", "p999", "distcomps", "build", "candidates", "indexsize", "queriessize"),
-        *("dataset", "recall", "qps-best", "recall-p5", "recall-worst", "qpsatrecall", "batch_mode"),
-        *("distance", "run_count"),
-        *("best_search_time", "clients", "recall_p5_high", "recall_p5_low", "tier"),
-    ]
-    (row,) = rows()
-    assert (row["algorithm"], row["parameters"], row["dataset"]) == ("algo", "algo(x)", "mine")
-    assert (float(row["k-nn"]), float(row["qps"]), float(row["rel"])) == (0.9, 100.0, np.inf)
-    assert (row["clients"], row["tier"], row["batch_mode"]) == ("32", "1b", "False")
-
-
 def test_parquet_has_the_same_rows_with_types(folder):
     for name, others in (("a", {"clients": 2, "odd": 1.5}), ("b", {"odd": "text", "tier": "1b"})):
         make_result("mine", name, "x", make_truth("mine"), 0.9, 0.01, **others)

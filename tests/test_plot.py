@@ -9,7 +9,6 @@ import pytest
 
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.plotting.draw import draw as draw_picture
-from ann_benchmarks.plotting.scales import CHARACTER, logit, spaced
 from ann_benchmarks.results import cache, runs
 from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.metrics import standard_metrics
@@ -19,7 +18,7 @@ from ann_benchmarks.views.figures import LIGHT_COLORS, assign_styles, series_sty
 from ann_benchmarks.views.points import Point
 
 from .plotting_data import age, draw_metrics, dump_json, make_result, make_truth, request_of
-from .programs import call_program, one_line, run_program
+from .programs import one_line
 
 pytestmark = pytest.mark.filterwarnings("error", "ignore::ResourceWarning")
 
@@ -189,26 +188,7 @@ def test_a_damaged_dataset_is_named_once(results, capsys):
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def test_older_files_without_some_attributes_are_read(results):
-    import h5py
-
-    with h5py.File(results[0], "r+") as file:
-        for name in ("algo", "dataset", "batch_mode", "distance", "expect_extra"):
-            del file.attrs[name]
-        file.attrs["name"] = np.bytes_(b"caf\xe9\n")
-    run = load()[0]
-    assert (run.algorithm, run.dataset, run.batch) == ("algo", "d", False)
-    assert run.parameters == "caf\ufffd "
-
-
 # --- the command ---
-
-
-def test_command_draws_into_results(results):
-    done = run_program("plot.py", "--dataset", "d", "-Y", "log", "--raw")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "results/d.png" in done.stdout and "points: 3" in done.stdout
-    assert matplotlib.image.imread("results/d.png").shape[1] > 1000
 
 
 SERIES = {
@@ -283,25 +263,6 @@ def test_shares_that_are_all_1_are_drawn_on_every_scale(tmp_path, capsys, x_scal
     view = View("recall", "epsilon", x_scale, y_scale)
     assert draw_metrics({"a": [Point(1.0, 1.0)]}, view, tmp_path / "a.svg") == 1
     assert capsys.readouterr().err == ""
-
-
-def test_shares_below_an_axis_are_not_written_over_each_other():
-    ticks = [0.99, 0.995, 0.999, 0.9999, 0.99999, 1]
-
-    def forward(shares):
-        return logit(np.clip(shares, 0.9, 0.999999))
-
-    assert spaced(ticks, forward, (0.9, 1)) == ticks
-    assert spaced(ticks, forward, (0.9, 1), CHARACTER) == ticks[1:]  # 0.99 and 0.995 would touch
-
-
-def test_empty_folder_is_one_line(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    done = call_program("plot.py", "--dataset", "sift-128-euclidean")
-    assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr.splitlines() == [
-        "error: nothing to plot for sift-128-euclidean with count 10: results/ is empty: run run.py first"
-    ]
 
 
 @pytest.mark.parametrize(("output", "written"), [("picture", "picture.png"), ("results", "results/d.png")])

@@ -27,7 +27,7 @@ from ann_benchmarks.views.facets import FACETS, panels
 from ann_benchmarks.views.figures import assign_styles, short_names
 from ann_benchmarks.views.points import Point, points_by_algorithm
 
-from .plotting_data import age, draw_metrics, figure_of, make_result, make_truth, request_of
+from .plotting_data import age, figure_of, make_result, make_truth, request_of
 from .programs import one_line
 from .report_data import make_run
 
@@ -170,31 +170,6 @@ def test_a_bar_close_by_ends_within_the_picture(scale):
     assert 106 < fitted_axes(points, "linear", scale).get_ylim()[1] < 130
 
 
-@pytest.mark.parametrize(("x_scale", "y_scale"), ALL_SCALES)
-def test_a_single_point_with_bars_can_be_drawn_on_every_scale(x_scale, y_scale, tmp_path):
-    alone = Point(0.9, 100.0, Interval(0.0, 1.0), Interval(0.0, 300.0), found_for=0.9)
-    assert draw_metrics({"a": [alone]}, View("recall", "qps", x_scale, y_scale), tmp_path / "a.svg") == 1
-    assert bars(tmp_path / "a.svg") == 2
-
-
-def test_results_of_ann_benchmarks_have_neither_bars_nor_rings(results):
-    for path in iter_result_paths("d"):
-        path.unlink()
-    make_result("d", "faiss", "x", make_truth("d"), 0.9, 0.01)
-    picture = draw()
-    assert bars(picture) == 0
-    assert not re.search("95%|found", " ".join(texts(picture)))
-
-
-# --- points found for a recall ---
-
-
-def test_points_found_for_several_recalls_share_one_mark(tmp_path):
-    points = [Point(0.99, 5.0, found_for=0.99), Point(0.9, 9.0, found_for=0.9), Point(0.8, 20.0)]
-    draw_metrics({"a": points}, View(), tmp_path / "a.svg")
-    assert "found for recall 0.9, 0.99" in texts(tmp_path / "a.svg")
-
-
 # --- throughput at a recall ---
 
 
@@ -239,13 +214,6 @@ def test_indexes_of_ann_benchmarks_are_told_apart_by_what_their_building_took():
     runs = [run(0.95, 50.0), run(0.99, 20.0), run(0.95, 70.0, build=2.0), run(0.9, 90.0, build=3.0)]
     series = points_by_algorithm(runs, "build", "qpsatrecall")
     assert [(p.x, round(p.y, 6), p.label) for p in series["algo"]] == [(1.0, 50.0, ""), (2.0, 70.0, "")]
-
-
-@pytest.mark.parametrize("arguments", ["{", "3", '"x"', "[[1], null, {}]", 7, [16, 8], "$\\frac{"])
-def test_odd_build_arguments_are_no_error(arguments, tmp_path):
-    runs = [run(0.96, 50.0, build_arguments=arguments), run(0.96, 60.0, build_arguments="[]", build=2.0)]
-    series = points_by_algorithm(runs, "build", "qpsatrecall")
-    assert draw_metrics(series, View("build", "qpsatrecall"), tmp_path / "a.svg") == 2
 
 
 def test_an_index_is_named_by_the_arguments_in_which_it_differs_only():
@@ -312,35 +280,6 @@ def test_other_loads_than_the_one_with_the_most_panels_are_left_out():
     assert set(headings(runs, "clients", ["all"]).values()) == {3, 1}
 
 
-def test_what_is_left_out_can_be_seen_in_two_ways():
-    one_server = chosen([make_run(clients=c) for c in (1, 4, 4)], ()).notes[-1]
-    assert "--facet clients draws a panel for each number of clients, --series all everything" in one_server
-    one_load = chosen([make_run(**PG17), make_run("b", **PG18), make_run(**PG18)], ()).notes[-1]
-    assert "--facet server draws a panel for each server" in one_load
-
-
-@pytest.fixture
-def curves(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    truth = make_truth("d")
-    for family in ("pgvector_hnsw", "vchord"):
-        for clients in (1, 4, 16):
-            series = Series(family, clients=clients)
-            for recall in (0.9, 0.95, 0.99):
-                seconds = 1e-3 / clients / (1.1 - recall)
-                more = {"series": series.dump_json(), "qps_low": 0.9 / seconds, "qps_high": 1.1 / seconds}
-                make_result("d", series.label, f"{recall}", truth, recall, seconds, **more)
-
-
-@pytest.mark.parametrize("options", [{"x": "build", "y": "qpsatrecall"}, {"raw": True}])
-def test_panels_of_other_metrics(curves, options, capsys):
-    draw_picture(request_of("d", output="x.svg", facet="clients", **options))
-    assert "panels: 3" in capsys.readouterr().out
-    written = re.findall(r"<!-- (.*?) -->", Path("x.svg").read_text(), re.DOTALL)
-    assert {"1 client", "4 clients", "16 clients"} <= set(written)
-    assert written.count("HNSW") == written.count("VectorChord") == 1  # in the only legend
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -348,9 +287,9 @@ def test_panels_of_other_metrics(curves, options, capsys):
         ({"series": ["c-1"]}, "--series: unknown series 'c-1'"),
     ],
 )
-def test_mistakes_have_a_line(curves, options, message):
-    with pytest.raises(UserError, match=message):
-        draw_picture(request_of("d", facet="clients", **options))
+def test_panels_refuse_what_they_cannot_show(results, options, message):
+    with one_line(message):
+        draw(facet="clients", **options)
 
 
 def test_more_panels_than_can_be_read_are_refused():

@@ -10,10 +10,8 @@ import pytest
 
 from ann_benchmarks.commands import plot
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.fields.series import Series
 from ann_benchmarks.plotting.chart import draw_chart
 from ann_benchmarks.plotting.draw import draw as draw_picture
-from ann_benchmarks.results.runs import Run
 from ann_benchmarks.views.points import Point
 from ann_benchmarks.views.published import read_tiers
 from ann_benchmarks.views.tier_lines import (
@@ -27,48 +25,13 @@ from ann_benchmarks.views.tiers import tier_runs, whole_machine
 
 from .plotting_data import figure_of, make_result, make_truth, request_of
 from .programs import one_line
+from .report_data import GB, make_run
 
 pytestmark = pytest.mark.filterwarnings("error", "ignore::ResourceWarning")
 
-GB, MB = 1 << 30, 1 << 20
-RUNGS = [(128 * MB, 544 * MB), (256 * MB, 2 * GB), (4 * GB, None)]
+MB = 1 << 20
+RUNGS = [(128, 544), (256, 2048), (4096, None)]  # MB
 HNSW, VCHORD = (20.0, 100.0, 120.0), (90.0, 95.0, 94.0)
-
-
-def text(size):
-    return "all" if size is None else f"{size // GB}GB" if size % GB == 0 else f"{size // MB}MB"
-
-
-def on_tier(buffers, ram, **more):
-    """Attributes of a result on a tier, as the sweep stores them."""
-    name = f"-sb{text(buffers)}-ram{text(ram)}"
-    known = {"tier_ram": ram} if ram else {}
-    return {
-        "tier": f"{text(buffers)}:{text(ram)}",
-        "tier_method": "hugepages",
-        "tier_available": round((ram or 23 * GB) * 1.01),
-        "tier_shared_buffers": buffers,
-        "tier_memory_series": name,
-        **known,
-        **more,
-    }
-
-
-def run(name, qps, buffers=128 * MB, ram=GB, recall=0.95, clients=1, index_kib=1 << 20, cold=False, **more):
-    attrs = {"run_count": 5, **on_tier(buffers, ram), **more}
-    metrics = {
-        "recall": recall,
-        "qps": qps,
-        "p50": 5.0,
-        "p99": 1e4 / qps,
-        "build": 1.0,
-        "indexsize": index_kib,
-    }
-    fields = {name: attrs[name] for name in ("tier_method", "tier_cpus", "tier_disk") if name in attrs}
-    series = Series(
-        name, clients=clients, is_cold=cold, tier_memory=attrs["tier_memory_series"][1:], **fields
-    )
-    return Run("d", 10, "euclidean", series, "p", metrics, attrs)
 
 
 def lines_of(*runs, target=0.95):
@@ -84,11 +47,11 @@ def results(tmp_path, monkeypatch):
     for algorithm, rates, argument in (("pgvector_hnsw", HNSW, "ef_search"), ("vchord", VCHORD, "probes")):
         for clients in (1, 32):
             for (buffers, ram), rate in zip(RUNGS, rates, strict=True):
-                attrs = on_tier(buffers, ram)
                 qps = rate * clients
+                memory = f"-sb{buffers}MB-ram{f'{ram}MB' if ram else 'all'}"
                 make_result(
                     "d",
-                    f"{algorithm}-c{clients}-hugepages{attrs['tier_memory_series']}",
+                    f"{algorithm}-c{clients}-hugepages{memory}",
                     "x",
                     truth,
                     0.95,
@@ -106,18 +69,18 @@ def results(tmp_path, monkeypatch):
                     latency_p99=1 / qps,
                     latency_p99_low=0.9 / qps,
                     latency_p99_high=1.2 / qps,
-                    **attrs,
+                    tier=f"{buffers}MB:{f'{ram}MB' if ram else 'all'}",
+                    tier_method="hugepages",
+                    tier_available=round((ram or 23 * 1024) * MB * 1.01),
+                    tier_shared_buffers=buffers * MB,
+                    tier_memory_series=memory,
+                    **({"tier_ram": ram * MB} if ram else {}),
                 )
 
 
 def drawn(output="tiers.svg", **options):
     draw_picture(request_of(output=output, **options), "tiers")
     return re.findall(r"<!-- (.*?) -->", Path(output).read_text(), re.DOTALL)
-
-
-def written(**options):
-    drawn(**options)
-    return Path("tiers.md").read_text()
 
 
 def rows_of(text):
@@ -130,14 +93,14 @@ def rows_of(text):
 
 
 def test_of_several_results_at_the_same_ram_the_fastest_at_the_recall_counts():
-    sure = {"recall_low": 0.94, "recall_high": 0.96}
-    runs = [run("a", 50.0), run("a", 70.0, buffers=256 * MB), run("a", 90.0, recall=0.93), run("a", 60.0)]
+    made = ((50.0, 0.95), (70.0, 0.95), (90.0, 0.93), (60.0, 0.95))
+    runs = [make_run("a", (rate,), recall, ram=1) for rate, recall in made]
     (line,) = lines_of(*runs).values()
-    assert [p.y for p in line.panels["qps"]] == [70.0]
+    assert [p.y for p in line.panels["qps"]] == [pytest.approx(70.0)]
     (line,) = lines_of(*runs, target=0.93).values()
-    assert [p.y for p in line.panels["qps"]] == [90.0]
+    assert [p.y for p in line.panels["qps"]] == [pytest.approx(90.0)]
     assert lines_of(*runs, target=0.97) == {}
-    (line,) = lines_of(run("a", 90.0, recall=0.9498, **sure)).values()
+    (line,) = lines_of(make_run("a", (90.0,), 0.9498, ram=1)).values()
     assert [p.y for p in line.panels["qps"]] == [pytest.approx(90.0, rel=0.01)]
 
 
@@ -151,22 +114,13 @@ def test_of_several_results_at_the_same_ram_the_fastest_at_the_recall_counts():
     ],
 )
 def test_results_without_an_amount_of_memory_are_none(attrs):
-    assert len(tier_runs([run("a", 10.0), run("a", 10.0, **attrs)])) == 1
+    assert len(tier_runs([make_run(ram=1), make_run(ram=1, **attrs)])) == 1
 
 
 def test_the_whole_machine_of_a_container_is_its_limit():
     attrs = {"tier_method": "container", "tier_available": "", "container_memory_bytes": 22 * GB}
-    (whole,) = tier_runs([run("a", 1.0, ram=None, **attrs)])
+    (whole,) = tier_runs([make_run(ram="all", **attrs)])
     assert whole_machine([whole]) == whole.available == 22 * GB
-
-
-def test_odd_attributes_of_others_are_no_error(results):
-    path = next(Path("results").glob("d/10/vchord-c1-*128MB*/*.hdf5"))
-    with h5py.File(path, "r+") as file:
-        for name in ("clients", "tier_method", "tier_memory_series", "index_size", "build_arguments"):
-            file.attrs[name] = [[1.5, 2.5]]
-        del file.attrs["target_value"], file.attrs["run_count"]
-    assert "HNSW, 32 clients" in drawn()
 
 
 # --- the picture ---
@@ -237,14 +191,6 @@ def test_unwritable_results_folder_sends_both_files_here(results, capsys):
     draw_picture(request_of(), "tiers")
     assert "current folder" in capsys.readouterr().err
     assert Path("d-tiers.png").exists() and Path("d-tiers.md").exists()
-
-
-def test_a_table_that_cannot_be_written_is_one_line(results):
-    Path("tiers.md").mkdir()
-    with pytest.raises(
-        UserError, match=r"^cannot write tiers\.md: is not a file that can be replaced; name another$"
-    ):
-        drawn()
 
 
 @pytest.mark.parametrize(

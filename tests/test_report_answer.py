@@ -13,7 +13,7 @@ from ann_benchmarks.results.comparable import comparisons, conditions
 from ann_benchmarks.views.choice import prefer
 from ann_benchmarks.views.memory import MemoryNeed, memory_in_short, needs
 
-from .report_data import GB, make_inserts, make_run, make_writes
+from .report_data import GB, make_inserts, make_run, make_writes, steady
 
 
 def said(runs, about, target=0.95, has_writes=False):
@@ -25,11 +25,6 @@ def told_memory(runs):
     """Return what the details say of memory: of the first index by column, and the notes."""
     table, notes = find_answers(runs, [], 0.95)[0].details
     return dict(zip(table.columns, table.rows[0], strict=True)), notes
-
-
-def steady(family, rate, **more):
-    """Return a result whose runs repeat to 1%."""
-    return make_run(family, (rate, rate * 1.01, rate * 0.99), **more)
 
 
 BUILD = '["euclidean", {"M": %s, "form": "vector"}]'
@@ -169,24 +164,13 @@ def test_the_memory_from_which_on_most_of_the_throughput_is_there():
     assert "The tiers were measured once, at different times" in notes
 
 
-def test_the_answer_in_short():
-    one = [steady("hnsw", 100), steady("vchord", 200), make_run("ivf", (199, 201, 200))]
-    assert said(one, "In short") == (
-        "Use vchord or ivf: as fast as any (within 1.8 times); nothing else tells them apart."
-    )
-    two = [*memory_of({1: 10, 2: 90, "all": 100}), *memory_of({1: 190, 2: 199, "all": 200}, "vchord")]
-    assert said(two, "In short").startswith("Use vchord: ahead with 1 client, 2 times as fast as hnsw")
+def test_the_least_memory_of_all_is_judged_too():
+    hnsw = memory_of({1: 10, 2: 90, "all": 100})
+    both = [*hnsw, *memory_of({1: 190, 2: 199, "all": 200}, "vchord")]
     assert "With 1 GB of RAM, the least measured for all: the same index, ahead with 1 client, 19" in (
-        said(two, "Holds for")
+        said(both, "Holds for")
     )
-    kept = "perhaps 1 GB of RAM to keep 80% of the throughput, which is not certain"
-    assert said(two, "Cost").endswith(f"{kept}.")
-    few_queries = [replace(run, series=run.series.replaced(distinct_queries=32)) for run in two]
-    assert said(few_queries, "In short") == said(two, "In short")
-    assert "of 1 GB, with 32 different queries." in said(few_queries, "Holds for")
-    (answer,) = find_answers([*few_queries, make_run("hnsw"), make_run("vchord")], [], 0.95)
-    assert not answer.details
-    only_one_has_less = [*memory_of({1: 10, 2: 90, "all": 100}), *memory_of({2: 199, "all": 200}, "vchord")]
+    only_one_has_less = [*hnsw, *memory_of({2: 199, "all": 200}, "vchord")]
     assert "With 2 GB of RAM, the least measured for all" in said(only_one_has_less, "Holds for")
     assert said(only_one_has_less, "Cost").endswith("; no result with 1 GB.")
 

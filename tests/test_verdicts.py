@@ -208,13 +208,13 @@ def test_rounds_see_what_is_there():
     assert np.mean(["the fastest with" in summary(results([1, 1], rates)) for rates in drawn]) > 0.8
 
 
-def sides(order, slower=0.0, noise=0.01):
+def sides(order, slower=0.0):
     """Return the repetitions of A and of B in the order of a word such as AABB."""
     rng = np.random.default_rng(1)
     found = {"A": [], "B": []}
     for at, name in enumerate(order):
-        level = -slower * (name == "B") + rng.normal(0, noise)
-        found[name].append(repetition(len(found[name]), at, rng.normal(level, noise, 5)))
+        level = -slower * (name == "B") + rng.normal(0, 0.01)
+        found[name].append(repetition(len(found[name]), at, rng.normal(level, 0.01, 5)))
     return found["A"], found["B"]
 
 

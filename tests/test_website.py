@@ -134,21 +134,6 @@ def test_recall_1_is_in_the_data_although_its_relative_error_is_infinite(tmp_pat
     assert columns(Page(Path("site/zero_10_euclidean.html")))["recall"] == [1]
 
 
-def test_foreign_attributes_that_are_not_what_they_are_called_do_no_harm(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    attrs = {
-        "clients": "many",
-        "tier": 3,
-        "tier_ram": "x",
-        "wait_events": "[1",
-        "build_arguments": "{",
-        "cpu": 5,
-    }
-    make_result("d", "a", "x", make_truth("d"), 0.9, 1e-3, **attrs, warmup_settled=False, settings="?")
-    create_website(Path("site"), VARIANTS)
-    assert columns(Page(Path("site/d_10_euclidean.html")))["ram"] == ["all"]
-
-
 def test_numbers_in_words_sort_by_size():
     sizes = ["all", "16 GB", "512 MB", "1.5 GB", "2 GB"]
     assert sorted(sizes, key=natural) == ["512 MB", "1.5 GB", "2 GB", "16 GB", "all"]

@@ -10,8 +10,6 @@ import pytest
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.at_recall import find_at_recall
 from ann_benchmarks.results.filtered import filtered_speed
-from ann_benchmarks.results.metrics import standard_metrics
-from ann_benchmarks.results.runs import Run
 from ann_benchmarks.website import build
 from ann_benchmarks.website.build import create_website
 from ann_benchmarks.website.columns import server_column
@@ -303,40 +301,18 @@ def test_every_page_draws_without_errors_and_in_the_dark(browser, site):
         assert not browser.errors
 
 
-def many_runs(count=1000, curves=60):
-    """Return this many results without files: 2 algorithms by 5 numbers of clients on 6 tiers."""
-    draw = random.Random(1)
-    runs = []
-    for i in range(count):
-        one = i % curves
-        algorithm, clients, tier = ("vchord", "pgvector_hnsw")[one % 2], 4 ** (one // 2 % 5), one // 10
-        attrs = tier_attrs(clients, "1GB", index_size=1e5 + tier) | {"tier_ram": 2 ** (28 + tier)}
-        attrs |= {
-            "tier_memory_series": f"-ram{tier}",
-            "started_at": f"2026-01-01T00:{i // 60:02}:{i % 60:02}",
-        }
-        attrs |= {"build_arguments": json.dumps(["euclidean", {"M": 8 * (1 + i % 3)}]), "run_count": 5}
-        recall, qps = draw.uniform(0.6, 0.999), draw.uniform(10, 5000)
-        for name, value in (
-            ("recall", recall),
-            ("qps", qps),
-            ("latency_p50", 1 / qps),
-            ("latency_p99", 9 / qps),
-        ):
-            attrs |= {
-                f"{name}_low": value * 0.98123,
-                f"{name}_high": min(value * 1.0123, 1.0 if recall == value else 1e9),
-            }
-        metrics = {name: draw.uniform(1, 1000) for name in standard_metrics}
-        metrics |= {"recall": recall, "qps": qps, "indexsize": 1e5 + 1e4 * (i % 3), "build": 100.0 + i % 3}
-        series = Series(algorithm, clients=clients, tier_method="cgroup", tier_memory=f"ram{tier}")
-        runs.append(Run("d", 10, "euclidean", series, f"Index(m=16, ef_search={i})", metrics, attrs))
-    return runs
-
-
 def test_a_thousand_points_stay_small_and_readable(browser, tmp_path, monkeypatch):
+    """Of 2 algorithms by 5 numbers of clients on 6 tiers."""
+    draw = random.Random(1)
+    runs = [
+        make_run(
+            ("vchord", "pgvector_hnsw")[i % 2], [draw.uniform(10, 5000)], draw.uniform(0.6, 0.98),
+            clients=4 ** (i // 2 % 5), ram=1 + i // 10 % 6, name=f"Index(m=16, ef_search={i})", dataset="d",
+        )
+        for i in range(1000)
+    ]  # fmt: skip
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(build, "load_runs", lambda *_: many_runs())
+    monkeypatch.setattr(build, "load_runs", lambda *_: runs)
     create_website(Path("site"), VARIANTS)
     page = tmp_path / "site" / "d_10_euclidean.html"
     assert page.stat().st_size < 1.5e6
