@@ -16,7 +16,6 @@ from ann_benchmarks.data.datasets import (
     generated,
     get_dataset,
 )
-from ann_benchmarks.data.datasets.generated import blobs, split
 from ann_benchmarks.data.datasets.queries import Queries, TrueNeighbors
 from ann_benchmarks.data.datasets.registry import find_entry
 from ann_benchmarks.distance import candidate_distances
@@ -65,16 +64,6 @@ def test_reads_as_ann_benchmarks_does_and_maps_the_rows() -> None:
     train /= 2  # some plug-ins normalise in place: the file must not change
     with HDF5Dataset(dataset_path("small")) as again:
         assert again["train"][19, 2] == 59
-
-
-def test_compressed_rows_are_read() -> None:
-    path = write_small(train=None)
-    with h5py.File(path, "r+") as file:
-        file.create_dataset("train", data=np.full((20, 3), 7.0), compression="gzip")
-    with HDF5Dataset(path) as dataset:
-        train = dataset.train()
-    assert not isinstance(train, np.memmap)
-    np.testing.assert_array_equal(train, np.full((20, 3), 7.0))
 
 
 @pytest.mark.parametrize("distance", [b"angular", "cosine", "normalized"])  # the last two are VIBE's
@@ -177,6 +166,7 @@ def test_damaged_files_are_named() -> None:
         ({"attrs": {}}, "its distance is 'missing', but must be one of"),
         ({"attrs": {"distance": "angular", "dimension": 4}}, "its dimension is 4 but its rows have 3"),
         ({"attrs": {"distance": "jaccard", "type": "sparse"}}, "'size_train' is missing"),
+        ({"attrs": {"distance": "jaccard"}}, "its rows are float32, where jaccard needs bool, or sets"),
     ],
 )
 def test_wrong_contents_are_named(changes: dict, message: str) -> None:
@@ -219,16 +209,6 @@ def known_split(vectors: np.ndarray, test_size: float) -> list[np.ndarray]:
     return train_test_split(vectors, test_size=test_size, random_state=1)
 
 
-@pytest.mark.parametrize(("rows", "dimension", "centers", "queries"), [(1003, 7, 10, 101), (500, 16, 50, 50)])
-def test_blobs_are_those_of_scikit_learn(rows: int, dimension: int, centers: int, queries: int) -> None:
-    expected = known_blobs(rows, dimension, centers)
-    vectors = blobs(rows, dimension, centers)
-    np.testing.assert_array_equal(vectors, expected)
-    halves = zip(split(vectors, queries), known_split(expected, queries), strict=True)
-    for ours, theirs in halves:
-        np.testing.assert_array_equal(ours, theirs)
-
-
 def test_random_euclidean_is_that_of_ann_benchmarks() -> None:
     expected = known_blobs(10_000, 20, 100)
     train, test = known_split(expected, 0.1)
@@ -249,12 +229,6 @@ def test_random_hamming_is_that_of_ann_benchmarks() -> None:
     np.testing.assert_array_equal(dataset.train(), train)
     np.testing.assert_array_equal(dataset.test(), test)
     assert_truth(dataset)
-
-
-def test_numbers_are_no_bits_under_jaccard() -> None:
-    write_small(attrs={"distance": "jaccard"})
-    with pytest.raises(UserError, match="its rows are float32, where jaccard needs bool, or sets"):
-        get_dataset("small")
 
 
 def test_random_jaccard_is_that_of_ann_benchmarks() -> None:

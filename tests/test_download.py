@@ -323,19 +323,6 @@ def test_corrupt_bytes(server: FileServer) -> None:
     download(server, checksum=checksum)
 
 
-def test_a_page_instead_of_the_file(server: FileServer) -> None:
-    def finish(path: Path) -> None:
-        if path.read_bytes().startswith(b"<html>"):
-            raise UserError(f"{path} is no vector file")
-
-    server.bodies["file"] = b"<html>sign in to the network</html>" * 50
-    message = failure(server, finish=finish)
-    assert "cannot be used: data/file is no vector file; try again, or name a mirror in VARIABLE" in message
-    assert names() == []
-    server.bodies["file"] = BODY
-    download(server, finish=finish)
-
-
 # First bytes only
 
 

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import psycopg
 import pytest
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
@@ -63,7 +62,6 @@ def plans_of(algorithm: PGVectorHNSW) -> set[str]:
 
 ORDERED = [each for each in TABLE.values() if each.kind != "labels"]
 EQUAL = [one(WORD, "=", text) for text in TEXTS]
-EQUAL_SQL = f'"{WORD.replace(chr(34), chr(34) * 2)}" = $1'
 
 
 @pytest.mark.parametrize(
@@ -92,32 +90,6 @@ def test_each_value_or_filter_has_an_index_that_its_queries_use(
         assert facts["index_size"] > 0 and facts["index_build_time"] > 0
         assert recall(algorithm, queries) > 0.98
         assert plans_of(algorithm) == {"custom: Index Scan (partial hnsw)"}
-
-
-def test_a_generic_plan_cannot_use_a_partial_index(plugin_server: Server):
-    """As psql shows, too: a statement with a parameter implies no value."""
-    queries = queries_of(EQUAL)
-    with divided(queries, division="partial") as (algorithm, _):
-        with plugin_server.connect() as connection:
-            where = f"{algorithm.table_name} WHERE {EQUAL_SQL} ORDER BY embedding <-> $2::vector LIMIT 10"
-            connection.execute("SET enable_seqscan = off")
-            connection.execute(f"PREPARE q (text, text) AS SELECT id FROM {where}")
-            shown = {}
-            for mode in ("force_generic_plan", "force_custom_plan"):
-                connection.execute(f"SET plan_cache_mode = {mode}")
-                vector = QUERIES[0].tolist()
-                rows = connection.execute(f"EXPLAIN EXECUTE q ('it''s', '{vector}')").fetchall()
-                shown[mode] = "\n".join(line for (line,) in rows)
-        assert "Seq Scan" in shown["force_generic_plan"] and "_idx" not in shown["force_generic_plan"]
-        assert "Index Scan using items_" in shown["force_custom_plan"]
-        try:
-            algorithm.use_settings({"plan_cache_mode": "force_generic_plan"})  # the user's own choice wins
-            algorithm.fit(TRAIN)
-            algorithm.set_query_arguments(40)
-            algorithm.time_queries(queries, K)
-            assert plans_of(algorithm) == {"generic: Sort over Seq Scan"}
-        finally:
-            algorithm.use_settings({})
 
 
 def test_an_interrupted_build_goes_on(plugin_server: Server, monkeypatch, capsys):
@@ -149,15 +121,6 @@ def test_an_interrupted_build_goes_on(plugin_server: Server, monkeypatch, capsys
     said = capsys.readouterr().out
     assert "7 indexes are to be built, with up to" in said and "10 indexes found" not in said
     assert re.search(r"^7 indexes built \(.* s in all\); 3 indexes found as built before$", said, re.M)
-
-
-def test_one_index_is_singular(plugin_server: Server, capsys: pytest.CaptureFixture):
-    queries = queries_of([one("uniform", "<", 300)])
-    with divided(queries, division="partial", M=7):
-        said = capsys.readouterr().out
-    assert "1 index is to be built, with up to" in said and "1 index built (" in said
-    with divided(queries, division="partial", M=7) as (algorithm, _):
-        assert algorithm.has_found_index and "built" not in capsys.readouterr().out
 
 
 def test_large_values_have_an_index_and_small_ones_are_sorted(plugin_server: Server):
@@ -272,32 +235,6 @@ def test_indexes_are_served_as_another_process_has_built_them(plugin_server: Ser
 
 
 # List partitions on a real server; what they and partial indexes lock, and the blocks that are read.
-
-
-def test_parked_indexes_are_not_locked(plugin_server: Server):
-    """Planning a query locks each index of its table that is live, which takes time and room."""
-    with divided(queries_of(EQUAL), division="partial") as (algorithm, _):
-        assert relations_locked(plugin_server, algorithm) == 1 + len(TEXTS)
-    with divided(queries_of([one("uniform", "<", 300)]), division="none") as (algorithm, _):
-        assert relations_locked(plugin_server, algorithm) == 2
-    with divided(queries_of(EQUAL), division="partial") as (algorithm, facts):
-        assert facts["index_reused"] and relations_locked(plugin_server, algorithm) == 1 + len(TEXTS)
-
-
-def relations_locked(server: Server, algorithm: PGVectorHNSW) -> int:
-    """Relations of the schema that a transaction holds locks on, after it has planned a query."""
-    with server.connect() as connection, connection.transaction():
-        connection.execute(f"EXPLAIN SELECT id FROM {algorithm.table_name} WHERE uniform < 5")
-        return count_locks(connection)
-
-
-def count_locks(connection: psycopg.Connection[Any]) -> int:
-    row = connection.execute(
-        "SELECT count(DISTINCT relation) FROM pg_locks JOIN pg_class ON pg_class.oid = relation"
-        " WHERE pid = pg_backend_pid() AND relnamespace = 'ann_benchmarks'::regnamespace"
-    ).fetchone()
-    assert row is not None
-    return int(row[0])
 
 
 @pytest.mark.parametrize("division", ["none", "partial", "partitions"])

@@ -102,24 +102,6 @@ def test_plans_are_of_all_queries_in_whatever_pieces_these_were_sent(exact: PGVe
     assert explained[1:] == [queries[:1]]
 
 
-def test_the_columns_of_all_attributes_are_loaded(exact: PGVectorExact, server: Server):
-    with server.connect() as connection:
-        rows = connection.execute(
-            f'SELECT uniform, "the ""word""", (extract(epoch FROM "Seen at") * 1e6)::bigint, labels'
-            f" FROM {exact.table_name} ORDER BY id"
-        ).fetchall()
-        types = connection.execute(
-            "SELECT format_type(atttypid, atttypmod) FROM pg_attribute"
-            " WHERE attrelid = %s::regclass AND attnum > 2 ORDER BY attnum",
-            [exact.table_name],
-        ).fetchall()
-    assert types == [("bigint",), ("text",), ("timestamp with time zone",), ("integer[]",)]
-    for place, name in enumerate(TABLE):
-        loaded = [row[place] for row in rows]
-        expected = TABLE[name].block(0, ROWS)
-        assert loaded == [value.tolist() if name == "labels" else value for value in expected]
-
-
 def test_a_shape_that_is_another_one(exact: PGVectorExact):
     mixed = [*filtered(one("uniform", "<", 5), QUERIES[:1]), *filtered(one("uniform", ">", 5), QUERIES[:1])]
     with pytest.raises(PostgresError, match="compares uniform >, the first one uniform <: a filter set has"):
@@ -151,7 +133,6 @@ def test_indexes_of_attributes_are_used_and_counted(exact: PGVectorExact):
 
 
 def test_hnsw_returns_too_few_rows_unless_it_goes_on(plugin_server: Server):
-    """The same as a person sees in psql."""
     algorithm = PGVectorHNSW("euclidean", {"M": 16, "efConstruction": 64})
     algorithm.set_row_attributes(attributes(only=("uniform",)))
     queries = filtered(one("uniform", "<", 30))  # 1%
@@ -165,7 +146,6 @@ def test_hnsw_returns_too_few_rows_unless_it_goes_on(plugin_server: Server):
             plans = json.loads(algorithm.get_additional()["plans"])
             assert [plan.split(": ")[1] for plan in plans] == ["Index Scan (hnsw)"]
         assert json.loads(algorithm.get_additional()["settings"])["hnsw.iterative_scan"] == "relaxed_order"
-        assert by_psql(plugin_server, algorithm, queries) == counts["off"]
         assert np.mean(counts["off"]) < 3 and min(counts["strict_order"]) == min(counts["relaxed_order"]) == K
         algorithm.set_query_arguments(40, iterative_scan="strict_order", max_scan_tuples=50)
         assert max(len(found) for found in algorithm.time_queries(queries, K)[1]) < K
@@ -174,43 +154,6 @@ def test_hnsw_returns_too_few_rows_unless_it_goes_on(plugin_server: Server):
     finally:
         algorithm.use_settings({})
         algorithm.done()
-
-
-def test_the_plan_may_change_after_five_executions(plugin_server: Server):
-    """A plan for the values sees that few rows pass, one without them does not; both are told apart."""
-    algorithm = PGVectorHNSW("euclidean", {"M": 16, "efConstruction": 64})
-    algorithm.set_row_attributes(attributes(only=("uniform",)))
-    queries = filtered(one("uniform", "<", 30))
-    shares = {}
-    try:
-        for mode in ("force_custom_plan", "force_generic_plan"):
-            algorithm.use_settings({"plan_cache_mode": mode})
-            algorithm.fit(TRAIN)
-            algorithm.set_query_arguments(40)
-            algorithm.time_queries(queries, K)
-            shares[mode] = json.loads(algorithm.get_additional()["plans"])
-    finally:
-        algorithm.use_settings({})
-        algorithm.done()
-    assert shares == {
-        "force_custom_plan": {"custom: Sort over Seq Scan": 1.0},
-        "force_generic_plan": {"generic: Index Scan (hnsw)": 1.0},
-    }
-
-
-def by_psql(server: Server, algorithm: PGVectorHNSW, queries: list[FilteredVector]) -> list[int]:
-    """Rows that a query with literals returns, in a session with pgvector's defaults."""
-    with server.connect() as connection:
-        connection.execute("SET enable_seqscan = off")
-        return [
-            len(
-                connection.execute(
-                    f"SELECT id FROM {algorithm.table_name} WHERE uniform < 30"
-                    f" ORDER BY embedding <-> '{query.vector.tolist()}' LIMIT {K}"
-                ).fetchall()
-            )
-            for query in queries
-        ]
 
 
 def test_ivfflat_goes_on_to_more_lists(plugin_server: Server):

@@ -26,15 +26,12 @@ from ann_benchmarks.load.request import Load, QueryOrder
 from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Turn
 from ann_benchmarks.plugin import Plugin
-from ann_benchmarks.results.comparable import comparable, comparisons
 from ann_benchmarks.results.runs import load_runs
-from ann_benchmarks.views.chosen import choose_load
 
 from .client_answers import by_clients
 from .filtered_rows import DIMENSION, QUERIES, TRAIN, K, attributes, one
 from .programs import events_of
 from .relay import relayed
-from .report_data import make_run
 
 pytestmark = pytest.mark.thorough
 
@@ -209,15 +206,6 @@ def test_contenders_in_turn_state_them_too(plugin_server: Server, workspace):
     runs = [result_of(reported) for reported in events.values()]
     assert [run.attrs["payload_bytes"] for run in runs] == [K * (4 + 4 * 8)] * 2
     assert [run.series.folder for run in runs] == ["hnsw-payload-vector", "hnsw-c2-payload-vector"]
-
-
-def test_series_with_another_payload_are_kept_apart():
-    ids, other = make_run("hnsw"), make_run("hnsw")
-    text = replace(other, series=other.series.replaced(payload="text"))
-    assert comparable([ids, text]) == [ids]
-    assert choose_load([ids, ids, text]).runs == [ids, ids]
-    (alone,) = comparisons([text], 0.9)
-    assert alone.place_text == ", with the payload text"
 
 
 def test_a_plugin_without_a_payload_is_refused():

@@ -203,26 +203,6 @@ def test_shards_end_to_end(tmp_path: Path) -> None:
     assert open_parts(paths).fingerprint() != before  # type: ignore[attr-defined]
 
 
-def test_a_sequential_pass_decodes_each_row_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ann_benchmarks.data.vectors.parquet import _Decoder
-
-    decoded = 0
-    numbers = _Decoder._numbers
-
-    def counted(self: _Decoder, column: pa.Array) -> np.ndarray:
-        nonlocal decoded
-        decoded += len(column)
-        return numbers(self, column)
-
-    monkeypatch.setattr(_Decoder, "_numbers", counted)
-    rows = open_rows(write_parquet(tmp_path / "v.parquet", lists(VECTORS), 300))
-    for _ in rows.blocks(17):
-        pass
-    assert decoded == 1000
-    rows.take(np.array([950, 20, 905, 3]))  # the second and third row groups are skipped
-    assert decoded <= 1000 + 28 + 100
-
-
 def test_shards_without_ids(tmp_path: Path) -> None:
     with_ids = write_parquet(tmp_path / "a.parquet", lists(VECTORS))
     pq.write_table(pa.table({"v": lists(VECTORS)}), tmp_path / "b.parquet")

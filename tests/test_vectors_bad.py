@@ -71,10 +71,6 @@ NPY, FBIN, FVECS = Path("v.npy"), Path("v.fbin"), Path("v.fvecs")
 WRONG: dict[str, tuple[Callable[[], Path | str], str]] = {
     "npy magic": (lambda: write_big_ann(NPY, V), r"cannot read v\.npy: the magic string is not correct"),
     "npy header": (lambda: npy_bytes("{'descr': '<f4', (]"), r"cannot read v\.npy: .*is it whole"),
-    "npy negative": (
-        lambda: npy_bytes("{'descr': '<f4', 'fortran_order': False, 'shape': (-1, 5)}\n"),
-        r"v\.npy has -1 rows",
-    ),
     "npy claims more": (
         lambda: npy_bytes("{'descr': '<f4', 'fortran_order': False, 'shape': (10, 5)}\n"),
         r"cannot read v\.npy: its header promises 10 rows of 5 float32, .*which end in row 5 \(from 0\)",
@@ -83,15 +79,12 @@ WRONG: dict[str, tuple[Callable[[], Path | str], str]] = {
         lambda: cut(write_npy(NPY, V), -1),
         r"v\.npy: .*promises 1,000 rows of 12 .* end in row 999 ",
     ),
-    "npy empty": (lambda: cut(write_npy(NPY, V), 0), r"cannot read v\.npy: "),
     "npy by column": (
         lambda: write_npy(NPY, np.asfortranarray(V)),
         r"v\.npy is stored column by column; save",
     ),
     "npy of one dimension": (lambda: write_npy(NPY, V[0]), r"v\.npy has shape \(12,\)"),
     "npy of text": (lambda: write_npy(NPY, np.full((3, 3), "a")), r"v\.npy holds <U1, not numbers"),
-    "npy of complex": (lambda: write_npy(NPY, V.astype("c8")), r"v\.npy holds complex64, not numbers"),
-    "npy of long double": (lambda: write_npy(NPY, V.astype("g")), r"v\.npy holds float128, not numbers"),
     "npy of nothing": (lambda: write_npy(NPY, V[:, :0]), r"v\.npy has 1000 rows of 0 numbers"),
     "npy with a key": (
         lambda: f"{write_npy(NPY, V)}:a",
@@ -105,7 +98,6 @@ WRONG: dict[str, tuple[Callable[[], Path | str], str]] = {
         lambda: added(write_big_ann(FBIN, V), bytes(96)),
         r"v\.fbin: .*promises 1,000 rows .*enough for 1002 rows",
     ),
-    "fbin has a byte more": (lambda: added(write_big_ann(FBIN, V), b"x"), r"v\.fbin: .*promises 1,000 rows"),
     "fbin header": (lambda: cut(write_big_ann(FBIN, V), 7), r"v\.fbin: it has 7 bytes where a header"),
     "fbin of zeros": (
         lambda: cut(added(write_big_ann(FBIN, V[:0, :0]), bytes(9)), 17),
@@ -139,15 +131,10 @@ WRONG: dict[str, tuple[Callable[[], Path | str], str]] = {
         lambda: uneven(307, [1.0]),
         r"v\.parquet:emb row 307 \(from 0\) has 1 numbers where row 0 has 2",
     ),
-    "parquet longer": (
-        lambda: uneven(151, [1.0] * 3),
-        r"v\.parquet:emb row 151 \(from 0\) has 3 numbers where",
-    ),
     "parquet null": (
         lambda: uneven(307, None),
         r"v\.parquet:emb row 307 \(from 0\) is null where row 0 has 2",
     ),
-    "parquet null first": (lambda: uneven(0, None), r"v\.parquet:emb row 0 \(from 0\) is null"),
     "parquet null inside": (
         lambda: uneven(307, [1.0, None]),
         r"v\.parquet:emb row 307 \(from 0\) has null as number 1 .*expected",
@@ -168,17 +155,8 @@ WRONG: dict[str, tuple[Callable[[], Path | str], str]] = {
         lambda: npy_parts(V, V.astype("f2")),
         r"part_1\.npy has rows of 12 float16 where part_0\.npy has 12 float32",
     ),
-    "parts last cut": (
-        lambda: (npy_parts(V, V), cut(Path("part_1.npy"), 9000), "part_*.npy")[2],
-        r"part_1\.npy: .*promises 1,000",
-    ),
-    "parts NaN": (
-        lambda: npy_parts(V, np.full((2, 12), np.nan, "f4")),
-        r"part_1\.npy row 0 \(from 0\) has NaN",
-    ),
     "parts empty": (lambda: npy_parts(V[:0], V[:0]), r"part_0\.npy has 0 rows"),
     "parts none": (lambda: "part_*.npy", r"no file matches part_\*\.npy"),
-    "parts none with key": (lambda: "part_*.parquet:emb", r"no file matches part_\*\.parquet"),
     "zeros": (
         lambda: write_npy(NPY, V * (np.arange(1000) != 3)[:, None]),
         r"v\.npy row 3 \(from 0\) is all zeros",
