@@ -30,7 +30,6 @@ from ann_benchmarks.run.containers.sandbox import placement_facts
 from ann_benchmarks.run.containers.wire import MessageReader, write_message
 from tiers.tier import SimulatedServer, Tier
 
-from .plotting_data import make_result, make_truth
 from .postgres_fixtures import copied
 from .programs import call_program, temporary_folder, write_config
 
@@ -91,15 +90,6 @@ def test_an_upgraded_server_finishes_nothing_and_joins_nothing(workspace):
     assert "nothing to do: 2 points finished before" in workspace.run().stdout
 
 
-def test_another_machine_finishes_nothing(workspace):
-    workspace.add_plugin("quick", "def query(self, q, n): return list(range(n))")
-    assert workspace.run().returncode == 0
-    change(next(iter_result_paths()), cpu="Slow CPU")
-    other = workspace.run()
-    assert other.stdout.count(": recall ") == 1 and "results of Slow CPU, and here is" in other.stderr
-    assert len(curves()) == 2
-
-
 def test_what_the_server_reveals_only_when_it_runs_is_said(workspace):
     """The plug-in expects nothing beforehand; the plan takes the plain folder for its own."""
     body = REPORTING.format(version="2").replace("def server_environment", "def other")
@@ -115,34 +105,6 @@ def test_what_the_server_reveals_only_when_it_runs_is_said(workspace):
         "warning: late(): there are results of database 1, and here is database 2: results go to"
         " results/tiny/10/late@database-2"
     ]
-
-
-def test_the_issue_container_then_local(tmp_path, monkeypatch):
-    """17.12 in a container and 18.4 embedded, in one folder: two curves, named by what differs."""
-    monkeypatch.chdir(tmp_path)
-    truth = make_truth("d")
-    for number, attrs in enumerate((OLD, NEW, OLD)):
-        make_result(
-            "d",
-            "pgvector_hnsw-c1",
-            str(number),
-            truth,
-            0.9,
-            1e-3,
-            series='{"algorithm": "pgvector_hnsw", "clients": 1}',
-            **attrs,
-        )
-    for _ in range(2):  # from the cache, too
-        runs = list(load_runs(iter_result_paths()))
-        assert [run.algorithm for run in runs] == [
-            "pgvector_hnsw-c1 (PostgreSQL 17.12)",
-            "pgvector_hnsw-c1 (PostgreSQL 18.4)",
-            "pgvector_hnsw-c1 (PostgreSQL 17.12)",
-        ]
-        assert {run.series.family for run in runs} == {
-            "pgvector_hnsw (PostgreSQL 17.12)",
-            "pgvector_hnsw (PostgreSQL 18.4)",
-        }
 
 
 def test_what_is_not_known_contradicts_nothing_and_is_never_joined():

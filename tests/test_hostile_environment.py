@@ -5,15 +5,11 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
-import numpy as np
 import pytest
 from psycopg import pq
 
-from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
-from ann_benchmarks.algorithms.postgres.clients.pool import ClientPool
 from ann_benchmarks.algorithms.postgres.environment import (
     PREFIX,
     given_settings,
@@ -25,7 +21,6 @@ from ann_benchmarks.algorithms.postgres.servers import Server, _make_server
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 
-from .postgres_fixtures import clustered
 from .programs import ROOT, one_line, run_program, temporary_folder
 
 pytestmark = pytest.mark.thorough
@@ -134,23 +129,6 @@ def test_processes_of_others_connect_by_the_parameters_alone(server: Server, usu
     )
     assert done.stderr == ""
     assert [tuple(row) for row in json.loads(done.stdout)] == usual
-
-
-def test_clients_connect_by_the_parameters_alone(
-    plugin_server: Server, hostile: None, monkeypatch: pytest.MonkeyPatch
-):
-    train = clustered(300, 8)
-    algorithm = PGVectorHNSW("euclidean", {"M": 8, "efConstruction": 32})
-    try:
-        algorithm.fit(train)
-        algorithm.set_query_arguments(20)
-        monkeypatch.setenv("PGSERVICE", "nonsense")
-        with closing(ClientPool(algorithm.statement(train[0], 10), train, 2)) as clients:
-            clients.prepare([np.arange(5)] * 2)
-            clients.run()
-            assert [len(given.sent) for given in clients.answers()] == [5, 5]
-    finally:
-        algorithm.done()
 
 
 def test_a_whole_run(workspace, hostile: None, monkeypatch: pytest.MonkeyPatch):

@@ -4,7 +4,6 @@ import json
 import os
 import threading
 import time
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -76,29 +75,6 @@ def test_phases_are_told_apart_and_their_rates_are_their_own():
     assert 0 < recording.cpu_seconds < 0.7
     assert seen.units["server.ticks"] == "1/s"
     assert seen.units["server.level"] == ""
-
-
-def test_a_busy_core_is_seen():
-    monitor = Monitor(interval=0.1)
-    with monitor.phase("busy"):
-        end = time.thread_time() + 0.5
-        while time.thread_time() < end:
-            pass
-    seen = monitored(monitor.cut())
-    monitor.close()
-    assert np.nanmax(seen.columns["machine.busiest_core_percent"]) > 60
-    assert 60 / os.cpu_count() < np.nanmax(seen.columns["machine.cpu_percent"]) <= 100
-    assert (seen.columns["machine.memory_available_bytes"] > 1e6).all()
-    assert seen.units["machine.memory_available_bytes"] == "bytes"
-
-
-def test_what_one_cut_has_the_next_has_not():
-    monitor = Monitor(interval=0.05)
-    for name in ("one", "two"):
-        with monitor.phase(name):
-            time.sleep(0.15)
-        assert [s.phase for s in monitor.cut().stretches if s.phase != "other"] == [name]
-    monitor.close()
 
 
 def test_nothing_of_this_machine_is_told_of_a_remote_server():
@@ -268,20 +244,3 @@ def test_activity_is_the_mean_over_the_time_of_each_phase():
     assert table.rows == [
         ("load", "6.000", "40.00", "1.000", "2.000"), ("build", "2.000", "50.00", "2.000", "-")
     ]  # fmt: skip
-
-
-def test_bytes_of_the_disk_that_is_written_to(tmp_path):
-    before = machine.totals()
-    with Path(tmp_path / "file").open("wb") as file:
-        file.write(os.urandom(8 << 20))
-        file.flush()
-        os.fsync(file.fileno())
-    now = machine.totals()
-    written = [
-        now[name] - before[name] for name in now if name.startswith("disk.") and name.endswith("write_bytes")
-    ]
-    if not written:
-        pytest.skip("no disk can be seen here")
-    if tmp_path.stat().st_dev and os.major(tmp_path.stat().st_dev) == 0:
-        pytest.skip("not on a block device")
-    assert max(written) >= 8 << 20

@@ -23,7 +23,6 @@ from ann_benchmarks.algorithms.postgres.servers.external import ExternalServer
 from ann_benchmarks.algorithms.postgres.session.session import PreparedSession
 from ann_benchmarks.algorithms.postgres.topology import pgbouncer
 from ann_benchmarks.algorithms.postgres.topology.pgbouncer import PgBouncer, find_program
-from ann_benchmarks.algorithms.postgres.topology.pooled import pooler_cpu
 from ann_benchmarks.definitions.servers import POOLERS, Pooled
 from ann_benchmarks.plugin import PluginClass
 from ann_benchmarks.results.environment import environment_of
@@ -54,9 +53,9 @@ def pooler(installed):
 
 
 @contextmanager
-def pooled(name, size=2, algorithm=None):
+def pooled(name, size=2):
     """Give a fitted plug-in whose queries go through a pooler, or through none."""
-    algorithm = algorithm or hnsw()
+    algorithm = hnsw()
     if name:
         algorithm.set_servers("pooler", pooler=name, size=size)
     try:
@@ -292,23 +291,6 @@ def test_a_client_that_connects_runs_no_query(plugin_server, pooler):
         assert scans() == before
         algorithm.query(QUERIES[0], K)
         assert scans() > before
-
-
-def test_the_cpu_of_another_process_is_not_the_poolers():
-    class Pooler:
-        process = None
-
-    pooler = Pooler()
-    with subprocess.Popen(["sleep", "60"]) as first, subprocess.Popen(["sleep", "60"]) as second:
-        pooler.process = psutil.Process(first.pid)
-        with pooler_cpu(pooler) as facts:
-            pass
-        assert "pooler_cpu_seconds_per_query" in facts(1)
-        with pooler_cpu(pooler) as facts:
-            pooler.process = psutil.Process(second.pid)
-        assert not facts(1)
-        first.kill()
-        second.kill()
 
 
 def test_a_pool_that_the_server_cannot_have_is_refused(plugin_server, pooler):

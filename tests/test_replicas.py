@@ -26,13 +26,10 @@ from ann_benchmarks.algorithms.postgres.topology import replicated as replicas
 from ann_benchmarks.algorithms.postgres.topology.replicated import settled
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.definitions.servers import Replicas
-from ann_benchmarks.measure.workloads import queries as querying
-from ann_benchmarks.views.workloads import write_statements
 
 from .client_answers import by_clients
 from .postgres_fixtures import SMALL, copied
 from .programs import ROOT, one_line, temporary_folder, until
-from .report_data import make_writes
 from .test_shards import killed, measured, refuse_wrong_ids
 
 pytestmark = pytest.mark.thorough
@@ -121,23 +118,6 @@ def test_clients_are_dealt_to_the_standbys_in_turn_and_the_primary_is_not_asked(
         opened = alone.open_clients(QUERIES, K, 2)
         assert [asked(server) for server in (primary, *standbys())] == [2, 0, 0]
         opened.close()
-
-
-def test_contenders_take_turns(primary):
-    one, two = PGVectorExact("euclidean"), PGVectorExact("euclidean")
-    for algorithm, count in ((one, 0), (two, COUNT)):
-        algorithm.set_servers("replicas", count=count, most=COUNT)
-        algorithm.fit(TRAIN)
-        algorithm.set_query_arguments(0)
-        algorithm.rest()
-    mark = primary.start_mark()
-    for algorithm in (one, two, one):
-        algorithm.resume()
-        assert found_by(algorithm) == TRUE
-        algorithm.rest()
-    assert primary.start_mark() == mark  # the same server serves both
-    one.done()
-    two.done()
 
 
 def test_a_standby_is_reused_by_the_next_run_and_no_slot_is_left(primary):
@@ -239,16 +219,6 @@ def test_a_base_backup_that_broke_off_is_never_used(primary, monkeypatch, tmp_pa
     with fitted(1) as algorithm:
         assert found_by(algorithm) == TRUE and server.backups == backups + 1
         assert not server._cluster.data.with_name("data.partial").exists()
-
-
-def test_tables_of_replicas_are_read_into_the_cache_as_the_primarys_is(primary, monkeypatch):
-    read: list = []
-    monkeypatch.setattr(fitting, "cache_files", lambda connection, names: read.append(len(names)))
-    for server in standbys():
-        server.stop()
-    with fitted(COUNT, PGVectorHNSW("euclidean", BUILD), 200) as algorithm:
-        algorithm.query(QUERIES[0], K)
-    assert read == [2] * (1 + COUNT)
 
 
 def test_what_others_may_have_pushed_out_is_read_again_by_all_servers(primary, monkeypatch):
@@ -464,20 +434,3 @@ def test_a_point_says_by_how_many_replicas_it_was_answered(primary, workspace):
     assert run.attrs["server_cpu_seconds_per_query"] > run.attrs["primary_cpu_seconds_per_query"] >= 0
     assert run.attrs["table_blocks_hit_per_query"] > 0  # of the standbys' own sessions
     assert run.attrs["shared_buffers"] == COUNT * 64 * 2**20
-
-
-def test_segments_are_joined_by_what_their_facts_are():
-    joined = querying.joined([
-        {"a": 1.0, "b": False, "c": "x"},
-        {"a": 2.0, "b": True, "c": "y"},
-    ])  # fmt: skip
-    assert joined == {"a": 1.5, "b": True, "c": "y"}
-
-
-def test_what_was_written_to_says_on_how_many_replicas():
-    one, other = make_writes(), make_writes()
-    series = other.series.replaced(replicas=2, settings="jit=off")
-    other = replace(other, attrs={**other.attrs, "series": series.dump_json()})
-    assert one.title == "hnsw(M=16)" and other.title == "hnsw(M=16) (2 replicas, jit=off)"
-    texts = [statement.about for statement in write_statements([one, other])]
-    assert texts[0] == "Writes" and texts[1:] == [f"Writes, {one.title}", f"Writes, {other.title}"]

@@ -170,18 +170,6 @@ def test_what_a_strange_pid_file_names_is_left_alone(own: LocalServer, server_fo
     sleeper.wait()
 
 
-def test_the_environment_of_libpq_does_not_reach_our_server(
-    server_folder: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("PGPORT", "5433")
-    monkeypatch.setenv("PGOPTIONS", "-c work_mem=3MB")
-    server = make_server(server_folder)
-    server.start(SMALL)
-    with server.connect() as connection:
-        assert connection.execute("SHOW work_mem").fetchone() == ("4MB",)
-    server.stop()
-
-
 def test_the_next_start_removes_what_a_crash_cut_off(own: LocalServer, server_folder: Path):
     with own.connect() as connection:
         connection.execute("BEGIN")
@@ -409,12 +397,6 @@ def test_the_settings_of_a_role_or_a_database_change_nothing(own_database, owner
         settings = json.loads(algorithm.get_additional()["settings"])
         assert not {*overridden} & {*settings} and settings["enable_seqscan"] == "off"
         assert algorithm.server.start_mark() == mark
-
-
-def test_what_the_user_gives_by_libpq_is_kept(own_database, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("PGOPTIONS", "-c statement_timeout=7s -c work_mem=3MB")
-    with _make_server().connect() as connection:
-        assert connection.execute("SHOW statement_timeout").fetchone() == ("7s",)
 
 
 def test_a_user_who_may_not_write_is_told_before_anything_is_loaded(own_database):

@@ -1,7 +1,7 @@
 """Rows on several servers: the answers of one server by every engine, settings, plans, faults and names."""
 
 import json
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -21,16 +21,14 @@ from ann_benchmarks.algorithms.postgres.topology.citus_statement import check_se
 from ann_benchmarks.algorithms.postgres.topology.scattered import MergedAnswer
 from ann_benchmarks.algorithms.postgres.topology.shard import Shard, ShardRows
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.definitions.definition import Definition, apply_servers
+from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.definitions.servers import ENGINES as ALL_ENGINES
-from ann_benchmarks.definitions.servers import Shards, every_shards
+from ann_benchmarks.definitions.servers import Shards
 from ann_benchmarks.jobs.events import PointDone
-from ann_benchmarks.jobs.job import Execution, Job, JobRequest, Procedure
+from ann_benchmarks.jobs.job import Execution, Job, Procedure
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.warmup import Warmup
-from ann_benchmarks.measure import rounds
 from ann_benchmarks.measure.loaded_point import LoadedPoint
-from ann_benchmarks.measure.rounds import Contenders, EnteredJob, Turn
 from ann_benchmarks.measure.timed import Subject, measure
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.runs import load_runs
@@ -215,19 +213,6 @@ def test_every_shard_uses_its_index_and_the_plan_is_known(shards, form):
     assert np.mean([len({*a} & {*b}) / K for a, b in zip(found, true, strict=True)]) > 0.9
 
 
-def test_one_shard_is_asked_like_several(shards):
-    algorithm = PGVectorExact("euclidean")
-    for engine in ENGINES:
-        algorithm.set_servers("shards", count=1, engine=engine)
-        algorithm.fit(TRAIN)
-        algorithm.set_query_arguments(0)
-        found = algorithm.time_queries(QUERIES, K)[1]
-        algorithm.done()
-        assert [ids[0] for ids in found] == [
-            int(np.argmin(((TRAIN - query) ** 2).sum(1))) for query in QUERIES
-        ]
-
-
 def test_settings_of_shards_are_compared():
     check_settings(1, {"a": "1"}, {"a": "1", "b": "2"})
     with pytest.raises(PostgresError, match="shard 2 runs with a = 40 where 100 is expected"):
@@ -316,32 +301,6 @@ def test_facts_of_all_shards_are_sums_and_hold_of_each(monkeypatch):
     assert (found["build_time"], found["index_size"], found["shard_build_times"]) == (4.0, 6.0, [2.0, 2.0])
     assert found["index_reused"] is False and found["caches_dropped"] is False
     assert found["build_notices"] == ["shard 1: no memory", "shard 2: x"]
-
-
-def test_what_a_search_finds_for_one_engine_is_not_taken_by_another(monkeypatch):
-    class Entered(EnteredJob):
-        def __init__(self, request, *others):
-            self.job, self.contenders = request.job, {}
-
-        def found(self):
-            yield self.job.label()
-
-        def take_turn(self, turn, found_before):
-            known[turn.job] = list(found_before)
-
-    known: dict = {}
-    monkeypatch.setattr(rounds, "EnteredJob", Entered)
-    monkeypatch.setattr(rounds, "opened", lambda request: nullcontext((None, None, None)))
-    contenders = Contenders()
-    for definition in apply_servers([HNSW], every_shards([4], ["citus", "client"])):
-        for clients in (1, 2):
-            job = Job(definition, [[50]], "tiny", K, Procedure(1, load=Load(clients, seconds=1)))
-            contenders._enter(JobRequest(job), lambda event: None)
-    for label in contenders._jobs:
-        contenders.carry_out(Turn(label, 0, 1), lambda event: None)
-    assert len(known) == 4
-    for label, found in known.items():
-        assert len(found) == 2 and all(("citus" in one) == ("citus" in label) for one in found)
 
 
 def test_the_engine_of_clients_needs_linux_before_anything_is_loaded(monkeypatch):

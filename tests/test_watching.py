@@ -18,7 +18,6 @@ import pytest
 from ann_benchmarks.algorithms.postgres.servers import Server
 from ann_benchmarks.algorithms.postgres.servers import caches as prewarming
 from ann_benchmarks.algorithms.postgres.servers.caches import cache_files, warm_index
-from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.algorithms.postgres.servers.libpq import connect
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.servers.machine import busy_share, machine_cpu, server_processes
@@ -33,7 +32,6 @@ from ann_benchmarks.algorithms.postgres.statistics.watch import ServerWatch
 
 from .postgres_fixtures import copied
 from .programs import PATIENCE, temporary_folder, until
-from .vchord_archives import copied_installation
 
 pytestmark = pytest.mark.thorough
 
@@ -376,12 +374,3 @@ def test_warmed_by_pg_prewarm(small: LocalServer):
             warm_index(connection, "public.no_index")
     seen = blocks(watched(small, "few", *PLAIN_SCAN, whole_index("few")))
     assert seen["index_blocks_read"] == 0 < seen["index_blocks_hit"]
-
-
-def test_a_server_without_pg_prewarm_warms_nothing(made_server: Path):
-    with temporary_folder() as folder:
-        installation = Installation(copied_installation(folder))
-        (installation.extensions / "pg_prewarm.control").unlink()
-        with own_server(installation.folder / "bin", made_server) as server, server.connect() as connection:
-            assert warm_index(connection, "pg_class_oid_index") is None
-            assert "pg_prewarm" not in server.last_words()

@@ -156,9 +156,9 @@ def test_windows():
 
 def test_facts_of_several_segments():
     segments = [
-        {"cpu": 1.0, "limit": False, "wait_events": json.dumps({"CPU": 1.0}), "loop": "closed"},
-        {"cpu": 3.0, "limit": True, "wait_events": json.dumps({"CPU": 0.5, "IO:Read": 0.5})},
+        {"cpu": 1.0, "limit": False, "wait_events": json.dumps({"CPU": 1.0}), "loop": "closed", "at": "x"},
+        {"cpu": 3.0, "limit": True, "wait_events": json.dumps({"CPU": 0.5, "IO:Read": 0.5}), "at": "y"},
     ]
     facts = joined(segments)
-    assert (facts["cpu"], facts["limit"], facts["loop"]) == (2.0, True, "closed")
+    assert (facts["cpu"], facts["limit"], facts["loop"], facts["at"]) == (2.0, True, "closed", "y")
     assert json.loads(facts["wait_events"]) == {"CPU": 0.75, "IO:Read": 0.25}
