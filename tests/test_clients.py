@@ -17,7 +17,6 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from ann_benchmarks.algorithms.base.module import BaseANN
-from ann_benchmarks.algorithms.bruteforce.module import ExactScan
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres.clients import pool as pools
 from ann_benchmarks.algorithms.postgres.clients.pool import ClientPool
@@ -326,13 +325,6 @@ def ask_at(clients, due: np.ndarray, numbers: np.ndarray, patience: float = 5.0)
     return list(clients.answers())
 
 
-def test_each_client_is_a_thread_of_its_own(opened):
-    clients = opened(Client)
-    for _ in range(2):
-        answers = ask_threads(clients, [np.arange(3)] * 3)
-        assert len({tuple(ids_of(given)[0]) for given in answers}) == 3
-
-
 def test_each_thread_asks_what_it_is_told_in_its_order(opened):
     clients = opened(Sleeping)
     orders = [np.arange(20), np.arange(20)[::-1], np.array([5, 5, 7]), np.array([], dtype=int)]
@@ -420,17 +412,6 @@ def test_an_error_ends_those_that_would_go_on_for_long(opened):
     with pytest.raises(UserError, match=r"client \d of 2"):
         ask_at(opened(Failing, 2), np.array([0.0, 30.0]), np.array([7, 0]))
     assert time.perf_counter() - started < 20
-
-
-def test_clients_share_the_index_and_answer_as_one_does():
-    algo = ExactScan("euclidean")
-    algo.fit(NUMBERS)
-    clients = open_clients(Plugin(algo), NUMBERS, 3, Load(2))
-    try:
-        for given in ask_threads(clients, [np.arange(20)] * 2):
-            assert all((ids == algo.query(NUMBERS[number], 3)).all() for number, ids in ids_of(given).items())
-    finally:
-        clients.close()
 
 
 # Processes that serve several connections: none of their clients waits for another.
@@ -528,16 +509,6 @@ def test_a_connection_that_is_lost_while_its_client_is_free_is_named(server: Ser
         threading.Timer(0.1, terminate).start()
         with one_line("^client 1 of 2: the connection was lost: "):
             clients.run()
-
-
-def test_several_sessions_of_a_process_connect_and_report_alike(server: Server) -> None:
-    with sleepers(server, 40, 2) as clients:
-        assert len({member.backend for member in clients.members}) == 40
-        processes = [member.process for member in clients.members]
-        assert processes == sorted(processes, key=processes.index) and len(set(processes)) == 2
-        clients.prepare([np.array([FAST])] * 40)
-        clients.run()
-        assert sum(len(given.sent) for given in clients.answers()) == 40
 
 
 def test_a_core_has_a_process_which_serves_several_clients(monkeypatch: pytest.MonkeyPatch) -> None:

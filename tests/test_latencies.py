@@ -146,12 +146,6 @@ def test_runs_that_are_short_against_their_queue_have_no_interval():
         assert text.endswith(f": give {np.ceil(1.1 * 40 * 50 / facts['latency_worth']):.0f} runs or rounds")
 
 
-def test_of_one_run_it_is_not_known_how_sure_they_are():
-    facts = stored_percentiles([lognormal(1000)])
-    assert np.isnan(facts["latency_p50_low"])
-    assert np.isnan(facts["latency_p50_high"])
-
-
 def test_a_percentile_takes_ten_queries_beyond_it():
     assert {name: least_queries(name) for name in PERCENTILES} == {
         "p50": 20, "p95": 200, "p99": 1000, "p999": 10_000,

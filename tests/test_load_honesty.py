@@ -7,7 +7,7 @@ break is asserted; `python -m benchmarks honesty` measures how near a quiet one 
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -23,7 +23,6 @@ from ann_benchmarks.measure.observed import UndisturbedRuns
 from ann_benchmarks.measure.timed import Subject
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.measurement import recall_of_each
-from ann_benchmarks.statistics.intervals import share_interval
 from ann_benchmarks.statistics.percentiles import PERCENTILES
 from benchmarks.known import Computed, Sleeping, Stalling, StallSeen, one_server
 
@@ -77,13 +76,6 @@ def waits_at_most(seconds: float, rate: float, service: float) -> float:
     return (1 - rate * service) * terms
 
 
-def one_slot_percentile(percentile: float, rate: float, service: float) -> float:
-    """Latency in s, waiting included, that this percentage of queries does not exceed, in steady state."""
-    return service + crossing(
-        lambda seconds: waits_at_most(seconds, rate, service) >= percentile / 100, 0, 25 * service
-    )
-
-
 def one_slot_rate(percentile: float, bound: float, service: float) -> float:
     """Highest rate at which that percentile of the latencies is at most `bound` s, in steady state."""
     return crossing(
@@ -100,22 +92,6 @@ def backlog_latencies(due: np.ndarray, service: float, clients: int, patience: f
     end = due[-1] + patience
     answered = np.arange(1, len(due) + 1) * service
     return np.where(answered - clients * service <= end, answered, end) - due
-
-
-def drawn_hits(
-    rng: np.random.Generator, recall: float, kind: str, sets: int, queries: int, count: int
-) -> np.ndarray:
-    """Draw which answers are true neighbours, (sets, queries, count), a share `recall` on average.
-
-    Kinds: "alone", each answer by itself; "uneven", with a chance of its query's own (beta-distributed, a few
-    queries being much harder than others); "together", all answers of a query alike.
-    """
-    if kind == "together":
-        return np.broadcast_to(rng.random((sets, queries, 1)) < recall, (sets, queries, count))
-    chances: float | np.ndarray = recall
-    if kind == "uneven":
-        chances = rng.beta(2 * recall, 2 * (1 - recall), (sets, queries, 1))
-    return rng.random((sets, queries, count)) < chances
 
 
 def crossing(is_beyond: Callable[[float], bool], low: float, high: float) -> float:
@@ -154,15 +130,6 @@ def test_clients_that_wait_for_one_slot():
 
 
 # Open loop
-
-
-def test_a_rate_below_what_can_be_served():
-    load = Load(8, seconds=0.8, rate=100)
-    (run,) = measured(Sleeping(SLEEP), load)
-    assert run.times.min() >= SLEEP
-    due, _ = load.arrivals(len(QUERIES), 100, run=0)
-    assert run.facts["queries_due"] == len(run.times) == len(due)
-    assert run.facts["rate"] == 100
 
 
 def test_a_rate_above_what_can_be_served():
@@ -236,16 +203,6 @@ def rate_found(algo: BaseANN, objective: str, load: Load) -> float:
     return float(run.facts["rate"])
 
 
-@pytest.mark.parametrize("utilisation", [0.3, 0.6, 0.8])
-def test_one_slot_is_as_erlang_says(utilisation: float):
-    rate = utilisation / 0.01
-    (run,) = measured(Computed(0.01), Load(1, seconds=200_000 / rate, rate=rate))
-    for of in (50, 90, 99):
-        assert percentile(run, of) == pytest.approx(one_slot_percentile(of, rate, 0.01), rel=0.03)
-    waited = np.mean(run.times <= 0.02)
-    assert waited == pytest.approx(waits_at_most(0.01, rate, 0.01), abs=0.005)
-
-
 @pytest.mark.parametrize("objective", ["p50:12ms", "p95:50ms", "p99:40ms"])
 def test_the_rate_found_is_the_one_that_arithmetic_gives(objective: str):
     """One slot of 10 ms, its times computed: only the search and the randomness of arrivals are left.
@@ -258,15 +215,6 @@ def test_the_rate_found_is_the_one_that_arithmetic_gives(objective: str):
     found = rate_found(Computed(0.01), objective, Load(1, seconds=2000))
     noise = 1.03
     assert limit / 1.05**2 / noise < found < limit * noise
-
-
-def test_the_rate_found_is_the_one_that_arithmetic_gives_with_random_service():
-    """Latencies in one slot with exponential service (M/M/1) are exponential, with rate 1 / s - arrivals."""
-    rng = np.random.default_rng(1)
-    algo = Computed(0.01, lambda n: rng.exponential(0.01, n))
-    limit = 1 / 0.01 - math.log(100) / 0.1
-    found = rate_found(algo, "p99:100ms", Load(1, seconds=4000))
-    assert limit / 1.05**2 / 1.05 < found < limit * 1.05
 
 
 def test_no_rate_is_found_where_there_is_none():
@@ -290,26 +238,10 @@ class KnownRecall(BaseANN):
 def test_the_recall_reported_is_that_of_the_answers():
     queries = np.arange(500, dtype=np.float32)[:, np.newaxis]
     train = np.concatenate([np.arange(10), np.full(10, 10_000)]).astype(np.float32)[:, np.newaxis]
-    (hits,) = drawn_hits(np.random.default_rng(1), 0.95, "uneven", 1, 500, 10)
+    hits = np.random.default_rng(1).random((500, 10)) < 0.95
     algo = KnownRecall(hits)
     neighbors = LoadedPoint(Subject(Plugin(algo), queries, 10, len(train)), Load(3)).answers()
     found = candidate_distances("euclidean", queries, train, neighbors)
     truth = np.sort(np.abs(queries - train[:10, 0]), axis=1)
     recalls = recall_of_each(found, rounded_up(truth[:, -1]), 10)
     assert recalls == pytest.approx(hits.mean(axis=1))
-
-
-def coverage(intervals: Sequence[tuple[float, float]], truth: float) -> float:
-    return float(np.mean([low <= truth <= high for low, high in intervals]))
-
-
-@pytest.mark.parametrize("recall", [0.5, 0.95, 0.99])
-@pytest.mark.parametrize("kind", ["alone", "uneven", "together"])
-def test_the_interval_of_recall_covers_it_95_times_of_100(kind: str, recall: float):
-    """With so few queries as 500, whatever the answers of one query have to do with each other."""
-    hits = drawn_hits(np.random.default_rng(2), recall, kind, 2000, 500, 10)
-    intervals = [share_interval(shares) for shares in hits.mean(axis=2)]
-    assert 0.92 < coverage(intervals, recall) < 0.99
-    # Nor is it wider than it must be: 1.96 standard errors to each side, as far as those are known.
-    half = np.median([high - low for low, high in intervals]) / 2
-    assert half == pytest.approx(1.96 * hits.mean(axis=(1, 2)).std(), rel=0.12)

@@ -10,7 +10,6 @@ from ann_benchmarks.load import spans
 from ann_benchmarks.load.request import Load, QueryOrder, poisson_arrivals
 from ann_benchmarks.load.spans import active_span, closed_loop, open_loop
 from ann_benchmarks.results.remarks import remarks
-from ann_benchmarks.statistics.intervals import runs_disagree
 
 from .client_answers import made_answers
 
@@ -29,12 +28,6 @@ def steady(queries: int, seconds: float, first: float = 0.0, pause: float = 0.0,
 def as_told(sent: np.ndarray, answered: np.ndarray) -> Any:
     """A client of a closed loop."""
     return made_answers(np.zeros(len(sent), dtype=int), sent, answered)
-
-
-def one_after_the_other(first: float, seconds: np.ndarray) -> Any:
-    """A client whose queries take these times."""
-    answered = first + np.cumsum(seconds)
-    return as_told(answered - seconds, answered)
 
 
 def given(due: list[float], sent: list[float], answered: list[float], cpu: float = 0.0) -> Any:
@@ -119,32 +112,6 @@ def test_clients_that_are_slow_count_their_last_query_too():
     assert run.facts["queries_counted"] == pytest.approx(64 * run.facts["active_seconds"] / 0.5)
     (remark,) = remarks(closed_loop([steady(5, 0.5), steady(5, 0.5, first=0.3)], {}).facts)
     assert remark == "only 9 queries were counted: give --max-queries or --duration"
-
-
-def test_noise_that_all_clients_share_does_not_make_runs_disagree():
-    """A server whose speed wavers for some tenths of a second at a time, as one with neighbours does."""
-    rng = np.random.default_rng(4)
-    disagreements, if_one_by_one = 0, 0
-    for _ in range(20):
-        runs, one_by_one = [], []
-        for _ in range(3):
-            pace = 0.01 * np.repeat(rng.lognormal(0, 0.4, 40), 25)  # of all clients, for 25 queries each
-            clients = [one_after_the_other(0.0, pace * rng.lognormal(0, 0.1, 1000)) for _ in range(32)]
-            runs.append(closed_loop(clients, {}).times)
-            one_by_one.append(np.concatenate([client.answered - client.sent for client in clients]))
-        disagreements += runs_disagree(runs)
-        if_one_by_one += runs_disagree(one_by_one)
-    assert disagreements <= 1
-    assert if_one_by_one >= 5  # for which the order matters
-
-
-def test_runs_at_another_pace_do_disagree():
-    rng = np.random.default_rng(5)
-    runs = []
-    for pace in (0.01, 0.01, 0.0115):
-        clients = [one_after_the_other(0.0, pace * rng.lognormal(0, 0.1, 1000)) for _ in range(32)]
-        runs.append(closed_loop(clients, {}).times)
-    assert runs_disagree(runs)
 
 
 def test_the_clients_cpu_is_told(monkeypatch: pytest.MonkeyPatch):
@@ -242,18 +209,6 @@ def test_what_was_not_asked_is_not_what_was_due_last():
     assert "the rate was not kept: 8 of 20 queries were still waiting at the end" in remarks(run.facts)
 
 
-@pytest.mark.parametrize("first", [0, 1])
-def test_a_machine_that_never_began_has_left_all_it_was_dealt(first: int):
-    due = np.cumsum(np.random.default_rng(6).exponential(0.1, 400))
-    asked = due[first::2]  # where the other had the very first, too
-    run = open_loop([given(7 + asked, 7 + asked, 7.01 + asked)], due, 2.0, {"clients": 2})
-    left = due[1 - first :: 2]
-    assert run.facts["queries_unanswered"] == len(left) == 200
-    assert run.facts["queries_counted"] == run.facts["queries_due"] == 400
-    assert run.times[first::2] == pytest.approx(np.full(200, 0.01))
-    assert run.times[1 - first :: 2] == pytest.approx(due[-1] + 2 - left)
-
-
 def test_the_order_of_the_latencies_is_that_of_the_arrivals():
     due = 1.0 * np.arange(6)
     one, other = (
@@ -277,14 +232,6 @@ def test_how_many_queries_found_all_clients_busy_is_told(clients: int, share: fl
     run = open_loop(given_by, due, 100.0, {"clients": clients})
     assert run.facts["clients_all_busy_share"] == pytest.approx(share)
     assert any("found no free client" in text for text in remarks(run.facts)) == (share > 0)
-
-
-def test_the_throughput_of_an_idle_server_is_the_rate():
-    due = np.arange(100) * 0.1
-    halves = [given(7 + due[i::2], 7 + due[i::2], 7.001 + due[i::2]) for i in range(2)]
-    run = open_loop(halves, due, 1.0, {})
-    assert 1 / run.seconds_per_query == pytest.approx(10, rel=0.02)
-    assert run.times == pytest.approx(np.full(100, 0.001))
 
 
 def test_the_throughput_counts_from_the_start():

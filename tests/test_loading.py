@@ -98,8 +98,8 @@ def assert_loaded(connection: psycopg.Connection, train: np.ndarray, table: str 
     np.testing.assert_array_equal(values, train)
 
 
-def chunks_of(connection: psycopg.Connection, table: str = TABLE) -> list[range]:
-    return catalog.loaded_chunks(connection, table)[0]
+def chunks_of(connection: psycopg.Connection) -> list[range]:
+    return catalog.loaded_chunks(connection, TABLE)[0]
 
 
 @pytest.mark.parametrize("threads", [1, 3])

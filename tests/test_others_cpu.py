@@ -24,7 +24,7 @@ from ann_benchmarks.measure.timed import Subject, measure_each
 from ann_benchmarks.monitoring import machine as others
 from ann_benchmarks.monitoring.machine import CPUReading, is_disturbed, read_cpu, share_of_others
 from ann_benchmarks.plugin import NoWatch, Plugin
-from ann_benchmarks.results.remarks import MOST_OTHERS, remarks
+from ann_benchmarks.results.remarks import MOST_OTHERS
 from ann_benchmarks.results.warnings import warnings_of
 
 from .report_data import make_run
@@ -195,15 +195,6 @@ def test_a_disturbed_run_is_measured_again_so_many_times():
         "runs_measured_again": 3,
     }
     assert others_facts([quiet, unknown]) == {"run_others_cpu": None, "runs_measured_again": 0}
-
-
-def test_kept_runs_that_were_disturbed_are_remarked():
-    facts = {"run_others_cpu": [0.05, 0.2, 0.31], "runs_measured_again": 3}
-    (text,) = remarks(facts)
-    assert text.startswith(
-        "other programs took up to 31% of the machine's CPUs in 2 of 3 runs: measure again"
-    )
-    assert not remarks({"run_others_cpu": [0.1, 0.0], "runs_measured_again": 3})
 
 
 class Echo(BaseANN):
