@@ -80,22 +80,6 @@ def test_build_only_finds_what_is_built_whether_or_not_its_points_are_finished(w
     assert builds("a") == builds("b") == 1
 
 
-def test_what_is_found_is_one_line(workspace):
-    listens = LASTING.replace(
-        "    if not self.found:\n",
-        "    self.has_found_index = self.found\n    if not self.found:\n        self.enter('build')\n",
-    )
-    listens += "def set_phase_listener(self, enter):\n    self.enter = enter\n"
-    workspace.add_plugin("lasting", listens, {"args": ["a"], "query_args": [[1]]})
-    for line in ("index built in 120.0 s, 2 MB", "index found, built earlier in 120.0 s, 2 MB"):
-        said = [
-            text for text in workspace.run("--build-only").stdout.splitlines() if text.startswith("lasting(")
-        ]
-        begun = ['lasting("a"): building'] if "built in" in line else []
-        assert said[:-1] == [*begun, f'lasting("a"): {line}']  # and the table
-    assert re.search(r"^lasting\(.*\): index found, ready after 0\.\d s", workspace.run().stdout, re.M)
-
-
 def test_rebuild_builds_anew_and_measures_its_points_anew(workspace):
     workspace.add_plugin("lasting", LASTING, TWO)
     workspace.add_plugin("fleeting", "def query(self, q, n): return [1]")  # has no set_build_options

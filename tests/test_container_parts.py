@@ -84,8 +84,8 @@ def messages_of(data, piece):
     return [m for at in range(0, len(data), piece) for m in reader.feed(data[at : at + piece])]
 
 
-def raw(content, attached=0, attachment=b""):
-    return struct.pack(">IQ", len(content), attached) + content + attachment
+def raw(content):
+    return struct.pack(">IQ", len(content), 0) + content
 
 
 # What is said between run.py and a container
@@ -122,8 +122,6 @@ def test_numbers_of_any_kind_go_through():
     [
         b"",
         b"{}",
-        b"[]",
-        b'"Note"',
         b"\xff\xfe",
         b'{"type": "Job"}',
         b'{"type": "Note"}',
@@ -131,12 +129,8 @@ def test_numbers_of_any_kind_go_through():
         b'{"type": "PointDone", "path": 5, "recall_interval": [1, 2]}',
         b'{"type": "PointDone", "path": "x", "recall_interval": 5}',
         b'{"type": "PointDone", "path": "x", "recall_interval": [1, 2], "qps_interval": 5}',
-        b'{"type": "WorkloadDone", "label": "x", "path": 5}',
         b'{"type": "Built", "build_time": "long", "index_size": null}',
-        b'{"type": "Built", "build_time": 1.0, "index_size": []}',
         b'{"type": "Note", "text": {"a": 1}}',
-        b'{"type": "PointFailed", "label": "x", "reason": null}',
-        b'{"type": "Failure", "text": 5}',
     ],
 )
 def test_what_is_no_message_is_refused(content):
@@ -220,10 +214,10 @@ def container():
     made.theirs.close()
 
 
-def heard(worker, seconds=60):
+def heard(worker):
     """All that a container says until it ends."""
     messages = []
-    end = time.monotonic() + seconds
+    end = time.monotonic() + 60
     while time.monotonic() < end:
         try:
             message = worker.next_message()

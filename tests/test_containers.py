@@ -3,14 +3,11 @@
 import fcntl
 import json
 import os
-import pty
 import random
 import re
 import signal
 import socket
-import struct
 import subprocess
-import termios
 import threading
 import time
 import uuid
@@ -23,10 +20,7 @@ import h5py
 import numpy as np
 import pytest
 
-from ann_benchmarks.commands.run import main
-from ann_benchmarks.common.host import usable_cores
 from ann_benchmarks.results.file import damage, iter_result_paths
-from ann_benchmarks.run import checks
 
 from .conftest import Workspace, make_dataset
 from .programs import call_program, until
@@ -372,17 +366,6 @@ def test_what_fails_in_a_container_is_said_and_the_next_goes_on(docked):
     assert rows["c-query"] == ["2", "0", "1"] and rows["k-quick"] == ["1", "0", "0"]
 
 
-def test_what_takes_too_long_is_ended(docked):
-    docked.add_plugin("a-sleeps", "def fit(self, X): time.sleep(600)\ndef done(self): print('put away')")
-    docked.add_plugin("b-quick", ANSWER)
-    run = docked.run("--timeout", "14")  # enough for a quick one on a busy machine
-    assert run.returncode == 1
-    [failure] = failures(run).values()
-    assert failure == "failed: a-sleeps(): not finished after 14 s (--timeout)"
-    assert log("a-sleeps/no_arguments.log") == "put away\n"
-    assert docked.results() == ["tiny/10/b-quick/.hdf5"]
-
-
 def without_warnings(errors: str) -> list[str]:
     """Leave out what is said of other tests, which take CPU meanwhile."""
     return [line for line in errors.splitlines() if not line.startswith("warning: ")]
@@ -451,49 +434,6 @@ def test_runs_killed_at_random_moments_leave_nothing_and_go_on(docked):
     assert all(damage(path) is None for path in iter_result_paths())
 
 
-@pytest.mark.skipif(usable_cores() < 2, reason="needs two CPUs")
-def test_containers_side_by_side_have_cpus_of_their_own(docked, monkeypatch, capfd):
-    body = """\
-    def fit(self, X):
-        self.found = {"cpus": sorted(os.sched_getaffinity(0)), "begun": time.time()}
-        time.sleep(3)
-        self.found["ended"] = time.time()
-        print("from one of two")
-    def get_additional(self): return {"found": self.found}
-    """
-    docked.add_plugin("nap", dedent(body) + ANSWER, {"args": [["a", "b"]]})
-    monkeypatch.setattr(checks, "usable_cores", lambda: 3)
-    assert main(docked.command("--parallelism", "2", "--memory", "200m")[2:]) == 0
-    a, b = found("tiny/10/nap/a.hdf5"), found("tiny/10/nap/b.hdf5")
-    assert a["cpus"] and b["cpus"] and not set(a["cpus"]) & set(b["cpus"])
-    assert a["begun"] < b["ended"] and b["begun"] < a["ended"]
-    assert "from one of two" not in capfd.readouterr().err
-    assert log("nap/a.log") == log("nap/b.log") == "from one of two\n"
-
-
-def test_datasets_outside_of_data_are_there_by_their_names(docked, tmp_path_factory):
-    outside = tmp_path_factory.mktemp("outside")
-    docked.add_plugin("quick", ANSWER)
-    real = make_dataset("real", folder=outside)
-    Path("data/linked.hdf5").symlink_to(real)
-    linked = docked.run("--dataset", "linked")
-    assert linked.returncode == 0, linked.stderr
-    with h5py.File(real) as file:
-        np.save(outside / "train.npy", file["train"][()])
-        np.save("queries.npy", file["test"][()])
-    words = ("--in-place", "--distance", "euclidean", "--name", "placed", "--test", "queries.npy")
-    made = call_program("create_dataset.py", *words, "--train", outside / "train.npy", env=docked.environment)
-    assert made.returncode == 0, made.stderr
-    placed = docked.run("--dataset", "placed")
-    assert placed.returncode == 0, placed.stderr
-    assert docked.results() == ["linked/10/quick/.hdf5", "placed/10/quick/.hdf5"]
-    with (
-        h5py.File("results/linked/10/quick/.hdf5") as one,
-        h5py.File("results/placed/10/quick/.hdf5") as other,
-    ):
-        assert np.array_equal(one["distances"], other["distances"])
-
-
 def test_an_image_that_is_not_there_and_a_tag_of_one_that_is(docked):
     docked.add_plugin("lacking", ANSWER, docker_tag="ann-benchmarks-no-such-image")
     docked.add_plugin("quick", ANSWER, docker_tag=docked.image)
@@ -551,34 +491,6 @@ def test_an_image_that_needs_root_has_it_inside_alone(docked):
     assert int(inside["capabilities"], 16) == sum(1 << numbers[name] for name in names)
     assert inside["uid"] == 0 and inside["privileges"] == "1" and inside["written"] == []
     assert Path("results/tiny/10/root/.hdf5").stat().st_uid == os.getuid()
-
-
-def test_progress_is_shown_on_a_terminal(docked):
-    docked.add_plugin("slow", SLOW, {"args": [], "query_args": [[1, 2]]})
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 77, 0, 0))
-    shown = bytearray()
-
-    def read():
-        with suppress(OSError):  # nobody has the terminal open any more
-            while piece := os.read(ours, 65536):
-                shown.extend(piece)
-
-    reader = threading.Thread(target=read, daemon=True)
-    reader.start()
-    process = subprocess.run(
-        docked.command("--runs", "3"), env=docked.environment, stdout=theirs, stderr=theirs, timeout=60
-    )
-    os.close(theirs)
-    reader.join(5)
-    os.close(ours)
-    text = shown.decode()
-    assert process.returncode == 0, text
-    bars = re.findall(r"\r(slow \d: +\d+%\|[^\r\n\]]*\])", text)
-    assert len(bars) > 3 and max(map(len, bars)) <= 77
-    assert len({re.search(r"\d+%", bar)[0] for bar in bars}) > 2
-    assert "\ufffd" not in text
-    assert "\r" not in log("slow/no_arguments.log") and "put away" in log("slow/no_arguments.log")
 
 
 SOCKET = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")

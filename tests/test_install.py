@@ -18,7 +18,6 @@ from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import archive as archives
 from ann_benchmarks.algorithms.postgres.servers import releases
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation, install, read_release
-from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.releases import InstallableExtension
 from ann_benchmarks.common.errors import UserError
@@ -26,9 +25,9 @@ from ann_benchmarks.data.download import fetching
 from ann_benchmarks.installing import local
 from ann_benchmarks.installing.main import main
 
+from .archives import debian_package, tarred
 from .file_server import FileServer
-from .programs import ROOT, one_line, run_program, temporary_folder
-from .vchord_archives import archive, installation_with_vchord
+from .programs import ROOT, one_line, temporary_folder
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="releases are for Linux")
 
@@ -85,26 +84,10 @@ def packed(path: Path, files: dict[str, bytes]) -> Path:
         if compression == "zst":
             tar = subprocess.run(["zstd", "-c"], input=tar, stdout=subprocess.PIPE, check=True).stdout
         name = "data.tar" + (f".{compression}" if compression else "")
-        entries = {"debian-binary": b"2.0\n", "control.tar": tarred({"./control": b"x\n"}, ""), name: tar}
-        path.write_bytes(b"!<arch>\n" + b"".join(ar_entry(*entry) for entry in entries.items()))
+        path.write_bytes(debian_package(tar, name))
     else:
         path.write_bytes(tarred(files, path.suffix.removeprefix(".").replace("tar", "")))
     return path
-
-
-def tarred(files: dict[str, bytes], compression: str) -> bytes:
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode=f"w:{compression}") as tar:
-        for name, body in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(body)
-            tar.addfile(member, io.BytesIO(body))
-    return content.getvalue()
-
-
-def ar_entry(name: str, body: bytes) -> bytes:
-    header = f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(body):<10}`\n".encode()
-    return header + body + b"\n" * (len(body) % 2)
 
 
 @pytest.fixture
@@ -352,18 +335,6 @@ def test_damaged_archives(tmp_path: Path, kind: str) -> None:
             read_release(archive, "thing")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [(b"<!DOCTYPE html><title>Sign in</title>" * 99, "is damaged, or not a .zip"), (None, "cannot read")],
-)
-def test_no_archive_at_all(tmp_path: Path, content: bytes | None, message: str) -> None:
-    path = tmp_path / "page.zip"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(PostgresError, match=message):
-        read_release(path, "thing")
-
-
 # The command
 
 
@@ -520,45 +491,3 @@ def test_what_cannot_be_installed(command, monkeypatch) -> None:
     monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", "db")
     assert "names an external server" in refused()
     assert "names an external server" in refused("--algorithm", "thing", "--archive", "built.zip")
-
-
-def test_the_entry_point(tmp_path: Path) -> None:
-    add_algorithm(tmp_path, "flat", "ExactScan", "ann_benchmarks.algorithms.bruteforce")
-    options = ("--local", "--definitions", "plugins", "--algorithm", "flat")
-    done = run_program("install.py", *options, cwd=tmp_path)
-    assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr.startswith("error: 'flat' needs no") and done.stderr.count("\n") == 1
-
-
-def test_real_releases_of_vectorchord_work(server_folder: Path) -> None:
-    newer = archive("1.1")
-    copy = installation_with_vchord("1.0", server_folder.parent / "programs")
-    server = LocalServer(copy / "bin", server_folder)
-    settings = {"shared_buffers": "64MB", "shared_preload_libraries": "vchord"}
-    query = "SELECT v::text FROM t ORDER BY v <-> '[500,3,5]' LIMIT 1"
-
-    def check(version: str) -> None:
-        assert server.versions()["vchord"].startswith(version)
-        with server.connect() as connection:
-            connection.execute("SET enable_seqscan = off")
-            assert "Index Scan using t_v_idx" in str(connection.execute(f"EXPLAIN {query}").fetchall())
-            assert connection.execute(query).fetchone() == ("[500,3,5]",)
-
-    server.start(settings)
-    try:
-        with server.connect() as connection:
-            connection.execute("CREATE EXTENSION vchord CASCADE")
-            connection.execute("CREATE TABLE t (v vector(3))")
-            rows = "SELECT ARRAY[i, i % 7, i % 11]::real[] FROM generate_series(1, 1000) i"
-            connection.execute(f"INSERT INTO t {rows}")
-            connection.execute("CREATE INDEX ON t USING vchordrq (v vector_l2_ops)")
-        check("1.0")
-        install(read_release(newer, "vchord"), Installation(copy))
-        check("1.0")  # the running server is not disturbed
-        server.restart(settings)
-        with server.connect() as connection:
-            connection.execute("ALTER EXTENSION vchord UPDATE")
-            connection.execute("REINDEX INDEX t_v_idx")  # 1.1 does not read what 1.0 wrote
-        check("1.1")
-    finally:
-        server.stop()

@@ -9,9 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
-import certifi
 import pytest
 
 from .docker_engine import BASE, DEBIAN, ScratchPlugins
@@ -81,41 +79,6 @@ def test_what_is_made_of_a_failed_image_is_not_tried(plugins: ScratchPlugins) ->
     (plugins.folder / bad / "Dockerfile").write_text(f"FROM {DEBIAN}\nRUN true\n")
     done = plugins.install("--algorithm", above, "--proc", "2")
     assert [*states(done.stdout)] == [f"ann-benchmarks-{bad}", f"ann-benchmarks-{above}"]
-
-
-def test_a_tag_and_a_file_as_build_argument(plugins: ScratchPlugins) -> None:
-    name = plugins.add("packed", "ARG PACKAGE", 'RUN echo "$PACKAGE" > /name')
-    dockerfile = plugins.folder / name / "Dockerfile"
-    with dockerfile.open("a") as file:
-        file.write(f"COPY ann_benchmarks/algorithms/{name}/Dockerfile package[s] /packages/\n")
-    (plugins.path / "the file_1.deb").write_text("content\n")
-    for version, value in (("1.0", "1.0"), ("file", "./the file_1.deb")):
-        done = plugins.install("--algorithm", f"{name}:{version}", "--build-arg", f"PACKAGE={value}")
-        assert done.returncode == 0, done.stderr
-        assert [*states(done.stdout)] == [f"ann-benchmarks-{name}:{version}"]
-        assert plugins.log(f"{name}:{version}")
-    assert plugins.output(f"{name}:1.0", "sh", "-c", "cat /name; ls /packages") == "1.0\nDockerfile\n"
-    assert plugins.output(f"{name}:file", "cat", "/name", "/packages/the file_1.deb") == (
-        "the file_1.deb\ncontent\n"
-    )
-    labels = plugins.image(f"{name}:file").labels
-    assert labels["ann-benchmarks.build-args"] == '{"PACKAGE": "the file_1.deb"}'
-    assert not plugins.engine.images.list(f"ann-benchmarks-{name}:latest")
-
-
-def test_certificates_reach_the_build(plugins: ScratchPlugins) -> None:
-    name = plugins.add(
-        "ca", "COPY ca-certificates /ca", "RUN cat /ca/*.crt > /bundle; ls /ca | wc -l > /number"
-    )
-    end = "-----END CERTIFICATE-----\n"
-    blocks = Path(certifi.where()).read_text().split(end)[:3]
-    (plugins.path / "own.pem").write_text(end.join([*blocks, blocks[0]]) + end)
-    done = plugins.install("--algorithm", name, "--ca-bundle", "own.pem")
-    assert done.returncode == 0, done.stderr
-    assert plugins.output(name, "cat", "/number") == "3\n"
-    assert plugins.output(name, "cat", "/bundle").count("BEGIN CERTIFICATE") == 3
-    done = plugins.install("--algorithm", name, SSL_CERT_FILE="", REQUESTS_CA_BUNDLE="own.pem")
-    assert states(done.stdout)[f"ann-benchmarks-{name}"].startswith("unchanged")
 
 
 def test_two_at_a_time(plugins: ScratchPlugins) -> None:

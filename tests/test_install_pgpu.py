@@ -1,11 +1,9 @@
 """The image of pgpu, made of stand-ins, and the libraries that it loads."""
 
-import io
 import os
 import re
 import shutil
 import subprocess
-import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +21,7 @@ from ann_benchmarks.installing.catalog import ImageCatalog
 from ann_benchmarks.installing.context import read_build_arguments
 from ann_benchmarks.installing.main import main
 
-from .docker_engine import BASE, DEBIAN, install
+from .docker_engine import BASE, install
 from .programs import ROOT, takes_long
 from .vchord_archives import ARCHIVES
 
@@ -104,12 +102,7 @@ def test_what_pgpu_loads_is_found_in_wheels(tmp_path: Path, monkeypatch: pytest.
 # The image itself
 
 
-def stand_in(
-    folder: Path,
-    version: str,
-    major: str = "17",
-    library: Path | None = None,
-) -> Path:
+def stand_in(folder: Path, version: str, major: str = "17") -> Path:
     """A package NAMED a stand-in: an extension pgpu of one SQL function, which needs no library."""
     tree = folder / "tree"
     shutil.rmtree(tree, ignore_errors=True)
@@ -122,10 +115,6 @@ def stand_in(
     (extension / f"pgpu--{version}.sql").write_text(
         "CREATE FUNCTION ping() RETURNS text RETURN 'a stand-in';\n"
     )
-    if library is not None:
-        libraries = tree / f"usr/lib/postgresql/{major}/lib"
-        libraries.mkdir(parents=True)
-        shutil.copy(library, libraries / "pgpu.so")
     (tree / "DEBIAN").mkdir()
     (tree / "DEBIAN/control").write_text(
         f"Package: edb-pg17-pgpu\nVersion: {version}-1.bookworm\nArchitecture: amd64\n"
@@ -155,13 +144,13 @@ class Image:
     vchord: Path
     name: str = f"{IMAGE}:test{os.getpid()}"
 
-    def build(self, package: Path, cuda: str = BASE) -> "subprocess.CompletedProcess[str]":
+    def build(self, package: Path) -> "subprocess.CompletedProcess[str]":
         chosen = self.name.removeprefix("ann-benchmarks-")
         common = ("--algorithm", chosen, "--base", "debootstrap", "--build-arg", f"VCHORD={self.vchord}")
-        return install(*common, f"CUDA={cuda}", f"PGPU={package}", folder=self.folder)
+        return install(*common, f"CUDA={BASE}", f"PGPU={package}", folder=self.folder)
 
-    def built(self, package: Path, cuda: str = BASE) -> "subprocess.CompletedProcess[str]":
-        done = self.build(package, cuda)
+    def built(self, package: Path) -> "subprocess.CompletedProcess[str]":
+        done = self.build(package)
         assert done.returncode == 0, done.stdout + done.stderr
         return done
 
@@ -207,42 +196,3 @@ def linked(folder: Path, name: str, *needs: Path) -> Path:
     command = ["gcc", "-shared", "-fPIC", f"-Wl,-soname,{name}", "-Wl,--no-as-needed", "-o", path, source]
     subprocess.run([*command, *needs], check=True)
     return path
-
-
-@pytest.fixture
-def cuda(engine: Any, base_image: str, tmp_path: Path) -> Iterator[str]:
-    """An image NAMED a stand-in: two libraries where CUDA's are, of which one needs nothing of the other."""
-    name = f"ann-benchmarks-stand-in-for-cuda{os.getpid()}"
-    container = engine.containers.create(DEBIAN, ["ldconfig"], network_mode="none")
-    try:
-        with io.BytesIO() as content:
-            with tarfile.open(fileobj=content, mode="w") as archive:
-                for library in ("libcublas.so.12", "libcufft.so.11"):
-                    archive.add(linked(tmp_path, library), f"usr/local/cuda-12.9/lib/{library}.9.1.4")
-                (tmp_path / "cuda.conf").write_text("/usr/local/cuda-12.9/lib\n")
-                archive.add(tmp_path / "cuda.conf", "etc/ld.so.conf.d/cuda.conf")
-            container.put_archive("/", content.getvalue())
-        container.start()
-        container.wait()
-        container.commit(name)
-    finally:
-        container.remove(force=True)
-    yield name
-    engine.images.remove(name, force=True)
-
-
-@takes_long
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
-def test_what_pgpu_loads_of_cuda_is_taken_from_its_image(
-    engine: Any, image: Image, cuda: str, tmp_path: Path
-) -> None:
-    cublas, driver = tmp_path / "libcublas.so.12", linked(tmp_path, "libcuda.so.1")
-    package = stand_in(tmp_path, "2.0.0", library=linked(tmp_path, "pgpu.so", cublas))
-    assert "pgpu needs libcublas.so.12, which the CUDA image does not have" in image.failure(package)
-    image.built(package, cuda)
-    listed = engine.containers.run(image.name, ["ls", "/opt/cuda"], remove=True, network_mode="none")
-    assert listed == b"libcublas.so.12\n"
-    # Linked to the driver itself, which is there at run time alone.
-    package = stand_in(tmp_path, "2.1.0", library=linked(tmp_path, "pgpu.so", cublas, driver))
-    image.built(package, cuda)
-    assert "not tried: pgpu needs the GPU's driver" in image.log and "installed: pgpu 2.1.0" in image.log

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from ann_benchmarks.commands import choose
-from ann_benchmarks.commands.run import main
-from ann_benchmarks.common.cli import run_command
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.servers import ONE_SERVER, POOLERS, Pooled, Replicas, Shards
 from ann_benchmarks.fields.series import Series
@@ -236,16 +234,6 @@ def test_values_that_mean_nothing(words: str, message: str, capsys: Any) -> None
     with pytest.raises(SystemExit):
         read_request(words.split())
     assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("words", "begin"), [("--clients 0", "run.py: error: "), ("--rate 3", "error: ")])
-def test_mistakes_are_one_line(words: str, begin: str, capsys: Any) -> None:
-    with pytest.raises(SystemExit) as ended:
-        run_command(lambda: main(["--local", "--dataset", "none-such", *words.split()]))
-    assert ended.value.code
-    out, err = capsys.readouterr()
-    assert not out and err.splitlines()[-1].startswith(begin)
-    assert len(err.splitlines()) == 1
 
 
 P = "ANN_BENCHMARKS_PG_"

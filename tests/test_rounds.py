@@ -6,26 +6,23 @@ import signal
 from collections import Counter
 from itertools import groupby
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from ann_benchmarks.commands.run import every_job
 from ann_benchmarks.common.command import Ended
-from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.events import PointDone
 from ann_benchmarks.jobs.job import Job, JobRequest, Procedure
 from ann_benchmarks.jobs.rounds import Contender, Race, Rounds, read_share, read_time, shares_of_budget
 from ann_benchmarks.load.request import Load
 from ann_benchmarks.load.spans import Measured
-from ann_benchmarks.load.warmup import SENT_ONCE, Caches, warm_up
-from ann_benchmarks.measure import loaded_point, rounds
+from ann_benchmarks.load.warmup import Caches, warm_up
+from ann_benchmarks.measure import loaded_point
 from ann_benchmarks.measure.answers import filled
-from ann_benchmarks.measure.rounds import Contenders, Enter, EnteredJob, Keep, Save, Turn
+from ann_benchmarks.measure.rounds import Contenders, Enter, Keep, Save, Turn
 from ann_benchmarks.measure.turns_taken import TurnsTaken
-from ann_benchmarks.monitoring import NoMonitor
 from ann_benchmarks.results.file import iter_result_paths, read_attributes, read_result
 from ann_benchmarks.results.measurement import CHAIN, chain_of
 from ann_benchmarks.results.measurement import TURNS as TURN_NUMBERS
@@ -76,66 +73,6 @@ def test_each_round_measures_every_point_once_in_an_order_of_its_own(workspace) 
     assert len(order) == 6  # no round begins before the one before it has ended
     assert all(sorted(names) == sorted(points) for names in order)
     assert len({tuple(names) for names in order}) > 1
-
-
-class InTurns:
-    """A test double of a plug-in: a test says whether others have pushed its index out of the caches."""
-
-    can_recover = True
-
-    def __init__(self) -> None:
-        self.is_pushed_out = False
-
-    def resume(self) -> bool:
-        return self.is_pushed_out
-
-    def rest(self) -> None:
-        pass
-
-    recover = rest
-
-
-def test_caches_are_unused_until_a_turn_has_been_taken(monkeypatch) -> None:
-    """Also where a turn fails after they were filled: its queries may not have been sent."""
-    found: list[Caches] = []
-    fails = [False]
-
-    def measure_runs(numbers, caches, completes=True):
-        found.append(caches)
-        if fails[0]:
-            raise UserError("no")
-        sent = {SENT_ONCE: 0.5} if caches is Caches.UNUSED else {}
-        return [Measured(np.array([0.1]), np.array([[0]]), 0.1, facts=sent)]
-
-    points = SimpleNamespace(
-        set_arguments=lambda *arguments: None, measure_runs=measure_runs,
-        measured=lambda arguments, measure, before: (measure(), {}), kills=SimpleNamespace(reason=str),
-        searches=0, store=SimpleNamespace(job=SimpleNamespace(path=lambda arguments: Path("nowhere"))),
-    )  # fmt: skip
-    monkeypatch.setattr(rounds, "open_monitor", lambda *arguments: NoMonitor())
-    unused, jobs = {"a"}, []
-    for _ in range(2):
-        job = EnteredJob.__new__(EnteredJob)
-        job._plugin, job.points, job._index, job._unused = InTurns(), points, "a", unused
-        job._plugin.get_additional = dict
-        job.job = SimpleNamespace(points=[[1]], label=str)
-        job.request, job._began, job._monitor = None, 0.0, rounds.SwitchedMonitor(NoMonitor())
-        job.contenders, job._failed, job._report = {}, set(), lambda event: None
-        jobs.append(job)
-    one, other = jobs
-    turn = Turn("a", 0, 1)
-
-    def took(job: EnteredJob, is_pushed_out: bool = False, failing: bool = False) -> Caches:
-        job._plugin.is_pushed_out, fails[0] = is_pushed_out, failing
-        job.take_turn(turn, ())
-        return found[-1]
-
-    assert took(one) is Caches.UNUSED  # its first turn
-    assert took(other) is Caches.WARM and took(one) is Caches.WARM
-    assert took(one, is_pushed_out=True) is Caches.UNUSED and took(other) is Caches.WARM
-    assert one.contenders[0].sent_once == [0.5, 0.0, 0.5] and other.contenders[0].sent_once == [0.0, 0.0]
-    assert took(other, is_pushed_out=True, failing=True) is Caches.UNUSED
-    assert took(one) is Caches.UNUSED and took(other) is Caches.WARM
 
 
 def test_an_index_is_switched_on_once_a_round() -> None:
@@ -310,7 +247,7 @@ def race_of(names: str, rounds: Rounds) -> tuple[Race, dict[str, Contender]]:
     return Race(list(contenders.values()), rounds), contenders
 
 
-def run_race(speeds: dict[str, float], rounds: Rounds, seed: int, noise: float = 0.09) -> Race:
+def run_race(speeds: dict[str, float], rounds: Rounds, seed: int) -> Race:
     """Drift that all share, and noise of each run; `speeds` are seconds a query."""
     race, _ = race_of("".join(speeds), rounds)
     chance = random.Random(seed)
@@ -318,7 +255,7 @@ def run_race(speeds: dict[str, float], rounds: Rounds, seed: int, noise: float =
     for number in range(1, rounds.most + 1):
         drift = 0.98 * drift + chance.gauss(0, 0.05)
         for contender in list(race.running):
-            seconds = speeds[contender.job] * np.exp(drift + chance.gauss(0, noise))
+            seconds = speeds[contender.job] * np.exp(drift + chance.gauss(0, 0.09))
             race.note(contender, number, seconds)
         if race.end_round():
             break
@@ -353,18 +290,6 @@ def test_a_ratio_holds_its_interval_under_drift() -> None:
         low, high = race.compare(*race.running).interval(0.05)
         inside += low <= 1.1 <= high
     assert inside >= 0.92 * 400
-
-
-@pytest.mark.parametrize("text", ["5", "0%", "x%", "%", "1000%", "nan%"])
-def test_no_share(text: str) -> None:
-    with pytest.raises(UserError, match="must be a percentage"):
-        read_share(text)
-
-
-@pytest.mark.parametrize("text", ["5", "", "0s", "x", "1e9h", "5 parsecs"])
-def test_no_time(text: str) -> None:
-    with pytest.raises(UserError, match="must be a time"):
-        read_time(text)
 
 
 def test_shares_and_times() -> None:

@@ -29,13 +29,6 @@ from .test_containers import ANSWER, docked, failures, images  # noqa: F401
 pytestmark = pytest.mark.thorough
 
 HOST = "def get_additional(self): return {'host': os.uname().nodename}\n"
-CRASHES = """
-def set_query_arguments(self, number): self.number = number
-def query(self, q, n):
-    with open(f'{Path.home()}/storage/calls', 'a') as calls: calls.write('x')
-    if os.path.getsize(f'{Path.home()}/storage/calls') > 50: os._exit(3)
-    return list(range(n))
-"""
 TURNS = """
 def set_query_arguments(self, number):
     if number == 9: os.kill(os.getpid(), 11)
@@ -157,19 +150,6 @@ def test_contenders_of_several_images_take_turns(docked) -> None:  # noqa: F811
     assert [number for number, _ in groupby(number for _, number in starts)] == [1, 2, 3, 4]
     assert not docked.containers() and docked.lock_is_free()
     assert "nothing to do: 3 points finished before" in docked.run("--rounds", "4", "--memory", "300m").stdout
-
-
-def test_a_crash_in_a_container_costs_one_contender(docked) -> None:  # noqa: F811
-    docked.add_plugin("a", CRASHES, {"args": [], "query_args": [[1]]})
-    docked.add_plugin("b", ANSWER)
-    done = docked.run("--rounds", "4", "--memory", "300m")
-    assert done.returncode == 1
-    failed = failures(done)
-    assert list(failed) == ["a"] and "status 3" in failed["a"]
-    assert "the others begin anew" in done.stderr
-    (path,) = iter_result_paths()
-    assert path.parent.name == "b" and read_attributes(path)["run_count"] == 4
-    assert not docked.containers()
 
 
 def test_a_race_in_containers_that_is_interrupted_leaves_nothing(docked) -> None:  # noqa: F811

@@ -142,19 +142,6 @@ def test_a_sweep_measures_every_tier_with_every_load_and_goes_on(folder: Path):
     assert "index found, built earlier" in out and len(points(folder)) == 4
 
 
-@needs_memory_group
-def test_cpus_and_disk_are_names_of_their_own(folder: Path):
-    out = swept(folder, "--algorithm", "hnsw", "--tiers", "32MB:192MB+1cpus+gp3,1cpus", "--clients", "2",
-                *LOAD, "--warmup", "50")  # fmt: skip
-    assert "1cpus by cgroup, 32MB:192MB+1cpus+gp3 by cgroup" in out
-    found = points(folder)
-    (limited,) = [point for name, point in found.items() if "gp3" in name]
-    assert limited["algo"] == "hnsw-c2-cgroup-1cpus-gp3-sb32MB-ram192MB"
-    assert (limited["tier_cpus"], limited["tier_disk"], limited["tier_iops"]) == (1, "gp3", 3000)
-    (other,) = [point for name, point in found.items() if "gp3" not in name]
-    assert other["algo"] == "hnsw-c2-cgroup-1cpus" and "tier_ram" not in other
-
-
 @needs_huge_pages
 def test_huge_pages_make_the_same_servers(folder: Path):
     ram = meminfo()["MemAvailable"] // MB - 1024
