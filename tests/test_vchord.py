@@ -1,14 +1,11 @@
 """The VectorChord plug-in on the real extension, in the versions that the machine has archives of."""
 
-import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 
-from ann_benchmarks.algorithms.clustering.clustering import cluster
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres import servers
 from ann_benchmarks.algorithms.postgres.catalog import drop_index
@@ -223,78 +220,6 @@ def test_the_table_of_centroids_goes_with_its_index(vchord: Server):
     assert tables_of_centroids(vchord) == before
 
 
-def test_a_table_of_another_role_is_indexed_with_computed_centroids(newest: Server):
-    train = TRAIN[:4000]
-    algorithm = VectorChord("euclidean", {"centroids": "cpu", "lists": 20})
-    with fitted(algorithm, train):
-        table = algorithm.table_name
-    with newest.connect() as connection:
-        connection.execute("DROP ROLE IF EXISTS loader")
-        connection.execute("CREATE ROLE loader")
-        connection.execute("GRANT ALL ON SCHEMA ann_benchmarks TO loader")
-        connection.execute(f"ALTER TABLE {table} OWNER TO loader")
-    algorithm.set_build_options(rebuild=True)
-    try:
-        with fitted(algorithm, train, 20):
-            assert not algorithm.get_additional()["index_reused"]
-    finally:
-        with newest.connect() as connection:
-            connection.execute("REASSIGN OWNED BY loader TO CURRENT_USER")
-            connection.execute("DROP OWNED BY loader")
-            connection.execute("DROP ROLE loader")
-
-
-def test_hours_of_clustering_do_not_end_the_session(newest: Server, monkeypatch: pytest.MonkeyPatch):
-    def slow(*arguments: Any) -> Any:
-        time.sleep(0.6)
-        return cluster(*arguments)
-
-    monkeypatch.setattr("ann_benchmarks.algorithms.vchord.centroids.cluster", slow)
-    with newest.connect() as connection:
-        (name,) = connection.execute("SELECT quote_ident(current_database())").fetchone()
-        setting = "idle_in_transaction_session_timeout"
-        connection.execute(f"ALTER DATABASE {name} SET {setting} = '200ms'")
-        try:
-            with fitted(VectorChord("euclidean", {"centroids": "cpu", "lists": 37}), TRAIN, 37) as facts:
-                assert facts["index_build_time"] > 0.6
-        finally:
-            connection.execute(f"ALTER DATABASE {name} RESET {setting}")
-
-
-def test_rows_that_are_all_the_same_have_no_lists(newest: Server):
-    same = np.ones((3000, 48), np.float32)
-    with (
-        pytest.raises(PostgresError, match=r"centroids: cpu: .*different.*lists.*: give fewer"),
-        fitted(VectorChord("euclidean", {"centroids": "cpu", "lists": 50}), same),
-    ):
-        pass
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"centroids": "no/such.npy"}, "centroids: no/such.npy is unknown: use one of internal, cpu, gpu"),
-        ({"lists": 7000}, "7,000 lists for 6,000 rows: give fewer"),
-        ({"lists": [60, 5]}, r"lists is \[60, 5\]: give auto, scaled, a number, or one for each level"),
-        ({"list": 5}, "no build argument list: it has .*lists"),
-        ({"kmeans_algorithm": "fast"}, "kmeans_algorithm is 'fast': use lloyd or hierarchical"),
-        ({"form": "bit"}, "form 'bit' is not known: use one of vector, halfvec"),
-        ({"lists": 5, "sampling_factor": 5000}, r"vchord 1\.\d.* refuses the index: .*sampling_factor"),
-        ({"centroids": 5}, "centroids: 5 is unknown"),
-        ({"lists": None}, "lists is None: give auto"),
-        ({"lists": 5.5}, r"lists is 5\.5: give auto"),
-        ([1], "takes its build arguments by name"),
-        ({"lists": 5, "build_threads": "two"}, "refuses the index: failed to parse options.*two"),
-    ],
-)
-def test_bad_arguments_are_one_line(newest: Server, arguments: dict, message: str):
-    with (
-        one_line(message),
-        fitted(VectorChord("euclidean", arguments), TRAIN),
-    ):
-        pass
-
-
 # Versions
 
 
@@ -314,29 +239,6 @@ def test_what_1_1_has(newest: Server, form: str, least: float, metric: str):
         assert plain > least
         algorithm.set_query_arguments(30, 1.9, 60)
         assert recall(algorithm, metric) > max(plain, 0.93)
-
-
-def test_a_folder_of_another_version(made_server: Path, monkeypatch: pytest.MonkeyPatch):
-    with temporary_folder() as folder:
-        copied(made_server, folder / "server")
-        for version, message in (("1.0", ""), ("1.1", ""), ("1.0", "was used with vchord 1.1.*has 1.0.0")):
-            place = folder / f"{version}{message[:1]}"
-            server = LocalServer(installation_with_vchord(version, place) / "bin", folder / "server")
-            monkeypatch.setattr(servers, "_current", server)
-            algorithm = VectorChord("euclidean", {"lists": 30})
-            try:
-                if message:
-                    with pytest.raises(PostgresError, match=message):
-                        algorithm.fit(TRAIN)
-                    continue
-                with fitted(
-                    algorithm, TRAIN, 30
-                ) as facts:  # 1.1 finds the index of 1.0, which is not its own
-                    assert not facts["index_reused"]
-                    assert facts["vchord_version"].startswith(version)
-                    assert recall(algorithm) > 0.97
-            finally:
-                server.stop()
 
 
 def test_without_the_extension_both_ways_to_get_it_are_named(
