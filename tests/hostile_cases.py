@@ -224,10 +224,6 @@ def structure_cases() -> Iterator[tuple[str, Make]]:
                         f"{place} {attribute}: {kind}",
                         lambda path, p=place, a=attribute, v=value: _inside(path, p, a, v),
                     )
-    for text in ("[]", "[0, 50]", "[5, 0]", "[-1]", "[0.5]", '["a"]', "[0]", "[1, 2]"):
-        yield f"starts {text}", lambda path, t=text: _inside(path, "monitoring", "starts", t)
-    for text in ("[]", '["a"]', "[1, 2]", '[["a"], "b"]', '{"build": 1}', '["$\\\\frac$", "b"]'):
-        yield f"phases {text}", lambda path, t=text: _inside(path, "monitoring", "phases", t)
 
 
 def _inside(path: Path, place: str, attribute: str, value: Any) -> None:

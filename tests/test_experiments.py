@@ -35,7 +35,6 @@ from tiers.parse import parse_tiers
 
 from .programs import ROOT, call_program
 from .report_data import make_rate
-from .test_hostile_yaml import EXPERIMENT
 
 SHIPPED = sorted(FOLDER.glob("*.yml"))
 SMALL = """\
@@ -171,6 +170,14 @@ MISTAKES = [
     ("  title: with clients", "  sample: 0", r":8: 'sample' must be a whole number from 1 to 1024"),
     ("  title: with clients", "  sample: true", r":8: 'sample' must be a whole number from 1 to 1024"),
     ("  title: with clients", "  groups: {a: {b: {arg: 1}}}", r":8: unknown key 'arg' in run group 'b'"),
+    (', published: "1.0"', "", r":15: the finding has no 'published'"),
+    ("least: 0.999", "least: .nan", r":15: 'least' must be a number, not nan"),
+    ("least: 0.999", "least: true", r":15: 'least' must be a number, not True"),
+    ("metric: recall", "metric: [recall]", r":15: 'metric' must be a text"),
+    ("algorithm: bruteforce-numpy", "algorithm: --force", r":5: the value of 'algorithm' begins with '-'"),
+    ("  title: with clients", "  install: [{build-arg: [A=B]}]", r":8: options of install.py has no 'algo"),
+    ("  title: with clients", "  install: [{algorithm: --local}]", r":8: '--local' is an option of install"),
+    ("  title: with clients", "  settings: {work mem: 4MB}", r":8: 'work mem' is not a setting"),
 ]
 
 
@@ -345,25 +352,6 @@ def test_nothing_is_divided_by_zero():
     assert verdict(points, "spread", of={"algorithm": "a"}, metric="zero", least=2) == ("not measured", "")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("  published: twice\n", "", "the finding has no 'published'"),
-        ("least: 1", "least: .nan", "'least' must be a number, not nan"),
-        ("least: 1", "least: true", "'least' must be a number, not True"),
-        ("metric: qps", "metric: [qps]", "'metric' must be a text"),
-        ("algorithm: exact", "algorithm: --force", "the value of 'algorithm' begins with '-'"),
-        ("algorithm: exact\n    build-arg", "build-arg", "options of install.py has no 'algorithm'"),
-        ("build-arg: [A=B]", "build-arg: [--local]", "'--local' is an option of install.py"),
-        ("work_mem: 4MB", "work mem: 4MB", "'work mem' is not a setting"),
-    ],
-)
-def test_mistakes_that_were_tracebacks_have_a_line(tmp_path, options, old, new, message):
-    path = written(tmp_path, EXPERIMENT.replace(old, new, 1))
-    with pytest.raises(UserError, match=rf"small.yml:\d+: .*{re.escape(message)}"):
-        read_experiment(path, False, options)
-
-
 @pytest.mark.parametrize("more", [{"of": {"algorithm": "b"}}, {"metric": "nope"}, {"at_recall": 0.99}])
 def test_what_is_not_there_is_not_measured(more):
     assert verdict([point("a", 1.0)], "value", least=1, **more) == ("not measured", "")
@@ -474,11 +462,6 @@ def test_given_filters_replace_those_of_a_step(options):
     step = replace(step, arguments=["--filter", "uniform:0.1", "near:0.1", "--setting", "jit=off"])
     args = step_request(step, make_parser(), ["--filter", "far:0.1", "--setting", "work_mem=4MB"])
     assert args.filters == ("far:0.1",) and len(args.setting) == 2
-
-
-def test_settings_are_options_of_a_step(options):
-    words = options.arguments("setting", ["jit=off,on"])
-    assert words == ["--setting", "jit=off,on"] and options.parse(words).setting
 
 
 BUILT = """\

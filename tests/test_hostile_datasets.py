@@ -21,7 +21,6 @@ import h5py
 import numpy as np
 import pyarrow as pa
 import pytest
-from h5py import h5d, h5s, h5t
 
 from ann_benchmarks.commands import create_dataset
 from ann_benchmarks.common.errors import UserError
@@ -29,7 +28,8 @@ from ann_benchmarks.data.datasets import get_dataset
 from ann_benchmarks.data.datasets.queries import read_truth
 from ann_benchmarks.data.vectors import open_rows
 
-from .hostile_cases import SHARE, array_values, sampled
+from . import hostile_cases
+from .hostile_cases import SHARE, array_values, replaced, sampled
 from .plotting_data import make_truth
 from .vector_files import (
     lists,
@@ -106,9 +106,9 @@ def _put(content: bytearray, place: int, value: int) -> None:
     struct.pack_into("<I", content, place, value)
 
 
-def npy_header(text: str, content: bytes = bytes(960)) -> bytes:
+def npy_header(text: str) -> bytes:
     header = text.encode() + b"\n"
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + content
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bytes(960)
 
 
 HEADERS = [
@@ -179,7 +179,7 @@ def dataset_cases(number: int) -> Iterator[tuple[str, Callable[[Path], None]]]:
     """Changes of data/d.hdf5: its arrays, its attributes, its bytes."""
     for name in ("train", "test", "neighbors", "distances"):
         for kind, make in array_values(name).items():
-            yield f"{name} is {kind}", lambda path, n=name, m=make: _replaced(path, n, m)
+            yield f"{name} is {kind}", replaced(name, make)
     values: dict[str, Any] = {
         "text": "x", "long": "\x1b" * 9000, "nan": np.nan, "array": np.ones(3), "empty": h5py.Empty("f"), "negative": -1,
         "zero": 0, "large": 2**63, "opaque": np.void(b"abc"), "sparse": "sparse", "bytes": np.bytes_(b"\xff"),
@@ -187,28 +187,12 @@ def dataset_cases(number: int) -> Iterator[tuple[str, Callable[[Path], None]]]:
     for name in ("distance", "dimension", "type", "point_type"):
         for kind, value in values.items():
             yield f"{name}: {kind}", lambda path, n=name, v=value: _attribute(path, n, v)
-    for seed in range(number):
-        yield f"bytes {seed}", lambda path, s=seed: _flipped(path, s)
-
-
-def _replaced(path: Path, name: str, make: Callable[[h5py.File], object]) -> None:
-    with h5py.File(path, "r+", libver=("earliest", "v114")) as file:
-        del file[name]
-        made = make(file)
-        if made is not None:
-            file[name] = made
+    yield from hostile_cases.byte_cases(number)
 
 
 def _attribute(path: Path, name: str, value: Any) -> None:
     with h5py.File(path, "r+") as file:
         file.attrs[name] = value
-
-
-def _flipped(path: Path, seed: int) -> None:
-    rng, content = random.Random(seed), bytearray(path.read_bytes())
-    for _ in range(rng.choice((1, 4, 40))):
-        content[rng.randrange(len(content))] = rng.choice((0, 0xFF, rng.randrange(256)))
-    path.write_bytes(content)
 
 
 def run_main(*arguments: str) -> str:
@@ -256,9 +240,6 @@ def problem_of(kind: str, make: Any) -> str:
     return ""
 
 
-GRID = np.arange(100, dtype=np.float32).reshape(10, 10)
-
-
 def try_all(kind: str, cases: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Return what is wrong with each case, each tried in a folder of its own."""
     found = {}
@@ -298,59 +279,15 @@ def test_numbers_that_are_not_in_the_file_are_no_zeros(kind, reason):
     with pytest.raises(UserError, match=rf"v\.hdf5:train .*{reason}"):
         open_rows("v.hdf5")
     make_truth("d", queries=10)
-    with h5py.File("data/d.hdf5", "r+") as file:
-        del file["train"]
-        array_values("train")[kind](file)
+    replaced("train", array_values("train")[kind])(Path("data/d.hdf5"))
     with pytest.raises(UserError, match=rf"'train' .*{reason}"):
         get_dataset("d")
-
-
-def test_rows_of_another_file_are_not_read_at_its_places():
-    with h5py.File("other.hdf5", "w") as file:
-        file["x"] = GRID
-    make_truth("d", queries=10)
-    with h5py.File("data/d.hdf5", "r+") as file:
-        del file["train"]
-        file["train"] = h5py.ExternalLink("../other.hdf5", "/x")
-    with pytest.raises(UserError, match="'train' is a link into another file"):
-        get_dataset("d")
-
-
-def test_numbers_that_numpy_lacks_are_converted():
-    bfloat = h5t.IEEE_F32LE.copy()
-    bfloat.set_fields(15, 7, 8, 0, 7)
-    bfloat.set_size(2)
-    bfloat.set_ebias(127)
-    shifted = h5t.STD_I32LE.copy()
-    shifted.set_precision(20)
-    shifted.set_offset(4)
-    with h5py.File("v.hdf5", "w", userblock_size=512) as file:
-        for name, kind, values in (
-            ("bfloat", bfloat, GRID),
-            ("shifted", shifted, GRID.astype(np.int32)),
-        ):
-            made = h5d.create(file.id, name.encode(), kind, h5s.create_simple(values.shape))
-            made.write(h5s.ALL, h5s.ALL, values.copy())
-        file["plain"], file["big"] = GRID, GRID.astype(">f8")
-    for name in ("bfloat", "shifted", "plain", "big"):
-        np.testing.assert_array_equal(open_rows("v.hdf5", name)[:], GRID)
-
-
-def test_messages_are_short_whatever_a_library_says():
-    for header in ("9" * 6000, "(" * 5000):
-        Path("v.npy").write_bytes(npy_header(header))
-        with pytest.raises(UserError, match=r"cannot read v\.npy: .*is it whole") as raised:
-            open_rows("v.npy")
-        assert len(str(raised.value)) < LONGEST and str(raised.value).isprintable()
 
 
 @pytest.mark.parametrize("kind", ["text", "strings", "scalar", "group", "vast", "virtual", "no rows", "loop"])
 def test_true_neighbours_are_checked(kind):
     with h5py.File("d.truth.h5", "w") as file:
         file["neighbors"], file["distances"] = np.zeros((20, 10), int), np.ones((20, 10))
-        del file["distances"]
-        made = array_values("distances")[kind](file)
-        if made is not None:
-            file["distances"] = made
+    replaced("distances", array_values("distances")[kind])(Path("d.truth.h5"))
     with pytest.raises(UserError, match=r"d\.truth\.h5 is damaged .*delete it"):
         read_truth(Path("d.truth.h5"))

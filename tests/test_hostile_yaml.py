@@ -35,62 +35,6 @@ float:
         arg_groups: [{M: 8}]
         query_arg_groups: [{ef: [1, 2]}]
 """
-EXPERIMENT = """\
-title: A
-source: B
-text: C
-steps:
-- name: one
-  title: One
-  text: D
-  run:
-    algorithm: exact
-    dataset: tiny
-    runs: 1
-    clients: [1]
-  groups:
-    exact:
-      g:
-        args: []
-  settings:
-    work_mem: 4MB
-  install:
-  - algorithm: exact
-    build-arg: [A=B]
-  pictures:
-  - kind: frontier
-    x: k-nn
-    raw: false
-    published: 5m
-    where: {clients: 1}
-  tables:
-  - kind: points
-    recall: 0.9
-    title: T
-    algorithms: [exact]
-    of: {clients: 1}
-  mini:
-    run:
-      runs: 2
-findings:
-- says: E
-  published: twice
-  compare: ratio
-  metric: qps
-  to-metric: qps
-  at-recall: 0.5
-  of:
-    step: one
-    clients: [1]
-  to:
-    step: one
-  over: tier
-  least: 1
-  most: 2
-  unit: s
-  mini:
-    least: 2
-"""
 
 
 def refused(tmp_path: Path, text: str) -> str:
