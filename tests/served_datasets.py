@@ -31,16 +31,16 @@ def write_bin(path: Path, vectors: np.ndarray) -> None:
     path.write_bytes(np.array(vectors.shape, "<u4").tobytes() + vectors.tobytes())
 
 
-def write_truth(path: Path, metric: str, train: np.ndarray, test: np.ndarray, k: int = 20) -> None:
+def write_truth(path: Path, metric: str, train: np.ndarray, test: np.ndarray) -> None:
     """As big-ann-benchmarks has it: distances squared, equal ones in any order."""
     every = distances_of(metric, train, test)
-    ids = np.argsort(every, axis=1)[:, :k]
+    ids = np.argsort(every, axis=1)[:, :20]
     found = np.take_along_axis(every, ids, 1) ** 2
     shape = np.array(ids.shape, "<u4").tobytes()
     path.write_bytes(shape + ids.astype("<i4").tobytes() + found.astype("<f4").tobytes())
 
 
-def write_shards(folder: Path, numbers: list[np.ndarray], metric: str = "angular") -> None:
+def write_shards(folder: Path, numbers: list[np.ndarray]) -> None:
     """Shards whose ids are `numbers`, with the neighbours by id."""
     folder.mkdir(parents=True, exist_ok=True)
     ids = np.concatenate(numbers)
@@ -53,7 +53,7 @@ def write_shards(folder: Path, numbers: list[np.ndarray], metric: str = "angular
         pa.table({"id": 3 * np.arange(12)[::-1], "emb": [list(map(float, q)) for q in TEST]}),
         folder / "test.parquet",
     )
-    nearest = np.argsort(distances_of(metric, TRAIN, TEST), axis=1)[:, :20]
+    nearest = np.argsort(distances_of("angular", TRAIN, TEST), axis=1)[:, :20]
     table = pa.table({"id": 3 * np.arange(12)[::-1], "neighbors_id": [list(ids[row]) for row in nearest]})
     pq.write_table(table, folder / "neighbors.parquet")
 

@@ -15,9 +15,9 @@ from ann_benchmarks.algorithms.clustering.kmeans import KMeans, Lists
 from ann_benchmarks.algorithms.clustering.settings import Clustering, ClusteringError, Settings
 
 
-def blobs(rows: int, dimension: int, centres: int, seed: int = 0, spread: float = 0.3) -> np.ndarray:
+def blobs(rows: int, dimension: int, centres: int, spread: float = 0.3) -> np.ndarray:
     """Clusters of very different size."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     shares = rng.exponential(size=centres) ** 2
     of = rng.choice(centres, rows, p=shares / shares.sum())
     means = rng.standard_normal((centres, dimension))

@@ -11,7 +11,7 @@ from .report_data import make_rate
 SIZES = {"256MB": 1 << 28, "1GB": 1 << 30, "4GB": 4 << 30}
 
 
-def tier_attrs(clients, ram, version="0.8.1", **more):
+def tier_attrs(clients, ram, **more):
     """Return the attributes of a result of this project that a tier and clients make."""
     memory = f"-sb256MB-ram{ram}"
     return {
@@ -23,7 +23,7 @@ def tier_attrs(clients, ram, version="0.8.1", **more):
         "tier_method": "cgroup",
         "tier_memory_series": memory,
         "postgres_version": "18.1",
-        "vector_version": version,
+        "vector_version": "0.8.1",
         "cpu": "Some CPU",
         "cores": 8,
         "memory_bytes": 64 << 30,
