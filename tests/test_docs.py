@@ -77,6 +77,12 @@ def test_links_lead_to_files_and_headings(page):
         assert not anchor or anchor in anchors(target), link
 
 
+@by_page
+def test_a_table_is_whole(page):
+    blocks = re.findall(r"(?:^\|.*\n)+", page.read_text(), re.MULTILINE)
+    assert [block for block in blocks if not re.match(r".*\n\|[ :|-]+\|\n\|", block)] == []
+
+
 class Accepted(Exception):
     """A command line was understood; what it requests is not done."""
 
