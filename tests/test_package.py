@@ -100,6 +100,22 @@ def test_what_there_is_can_be_seen(annpg: Annpg):
     assert len(wrong.stderr.splitlines()) == 1
 
 
+def test_a_shell_completes_commands_options_and_names(annpg: Annpg):
+    place: Path = annpg.place  # type: ignore[attr-defined]
+    (place / "rows.npy").touch()
+    script = annpg("completion", "bash").stdout
+    for line, completed in {
+        "annpg pl": "plot",
+        "annpg choose ro": "rows.npy",
+        "annpg choose rows.npy --min": "--mini",
+        "annpg run --algorithm pgvector_hnsw pgvector_ivfflat_h": "pgvector_ivfflat_halfvec",
+        "annpg tiers sweep --dataset random-xs-20-a": "random-xs-20-angular",
+    }.items():
+        typed = f"COMP_WORDS=({line}); COMP_CWORD={line.count(' ')}; _shtab_annpg; echo ${{COMPREPLY[*]}}"
+        said = done(["bash", "-c", f"{script}\n{typed}"], cwd=place)
+        assert said.stdout.split() == [completed], said.stderr
+
+
 def test_from_a_file_to_an_answer(annpg: Annpg):
     place: Path = annpg.place  # type: ignore[attr-defined]
     np.save(place / "my.npy", clustered(600, 8))

@@ -122,12 +122,17 @@ def faster_forms(name: str, chosen: Request) -> list[str]:
 
 def take_file(words: list[str]) -> str | None:
     """Remove the FILE from words and return it: the word that belongs to none of the options of run.py."""
-    reader = make_parser("choose.py")
-    reader.add_argument("file", nargs="?", type=path_or_pattern)
-    file: str | None = reader.parse_args(words).file
+    file: str | None = run_parser().parse_args(words).file
     if file is not None:
         words.remove(file)
     return file
+
+
+def run_parser() -> argparse.ArgumentParser:
+    """Return what reads FILE and the options of run.py."""
+    parser = make_parser("choose.py")
+    parser.add_argument("file", nargs="?", type=path_or_pattern)
+    return parser
 
 
 def dataset_of(args: argparse.Namespace) -> str:

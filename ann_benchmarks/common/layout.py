@@ -103,6 +103,10 @@ COMMANDS = (
         *("programs", "-m algorithms.postgres", "ann_benchmarks.algorithms.postgres.__main__"),
         "print the folder of the embedded PostgreSQL's programs",
     ),
+    Command(
+        *("completion", "-m ann_benchmarks completion", f"{_OURS}.completion"),
+        "print a script for Tab completion in a shell",
+    ),
 )
 _NAMES = {command.script: command.name for command in COMMANDS}
 _SCRIPT = re.compile(rf"(?<![\w./-])(?:python )?({'|'.join(map(re.escape, _NAMES))})(?![\w.]*\w)")
