@@ -13,6 +13,7 @@ import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.layout import COMMANDS
+from ann_benchmarks.results.metrics import all_metrics
 
 from .programs import ROOT, call_program
 
@@ -132,6 +133,11 @@ def test_messages_of_the_troubleshooting_page_are_in_the_code():
     messages = {message for row in rows for message in re.findall("`([^`]+)`", row)} - {"Illegal instruction"}
     assert [message for message in sorted(messages) if message not in code] == []
     assert len(messages) > 20
+
+
+def test_every_metric_is_explained():
+    text = (ROOT / "docs/plotting.md").read_text()
+    assert [name for name in all_metrics if f"`{name}`" not in text] == []
 
 
 def test_the_index_names_every_page():
