@@ -41,6 +41,10 @@ class Plugin(BaseANN):
     def query(self, q, n):
         squares = ((self.seen - q) ** 2).sum(axis=1)
         return np.argsort(squares, kind="stable")[:n]
+    def set_row_attributes(self, attributes): self.values = attributes["uniform"].values
+    def filtered_query(self, q, filter, n):
+        rows = np.flatnonzero(self.values[: len(self.seen)] < filter.predicates[0].value)
+        return rows[np.argsort(((self.seen[rows] - q) ** 2).sum(axis=1), kind="stable")[:n]]
     def get_additional(self):
         cold = {"caches_dropped": True} if self.is_cold else {}
         return {"part_version": "1.2.3", "given_settings": {"depth": "3"}, **cold}

@@ -11,13 +11,13 @@ from .programs import made_once
 
 RATE, FILTER = 200, "uniform:0.2"
 BATCH, OPEN, COLD, TURNS = "part-batch", f"part-c1-r{RATE}", "part-c1-cold", "part-c1"
-FILTERED = f"part-post5-filter-{FILTER.replace(':', '-')}"
+FILTERED = f"part-filter-{FILTER.replace(':', '-')}"
 ONE = {"part": {"one": {"args": [[8]], "query_args": [[800]]}}}  # point
 LOADS: dict[str, dict[str, Any]] = {
     BATCH: {"run": {"batch": True}, "groups": ONE},
     OPEN: {"run": {"clients": 1, "rate": RATE, "duration": 0.4, "warmup": 10}, "groups": ONE},
     COLD: {"run": {"clients": 1, "target-recall": TARGET, "duration": 0.1, "warmup": "off"}},
-    FILTERED: {"run": {"filter": FILTER, "post-filter": 5}, "groups": ONE},
+    FILTERED: {"run": {"filter": FILTER}, "groups": ONE},
     TURNS: {"run": {"clients": 1, "rounds": 4, "duration": 0.1, "warmup": 10}},
 }
 

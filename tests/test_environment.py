@@ -243,9 +243,3 @@ def test_servers_that_share_a_memory_differently_are_other_servers():
     for tier, divided in ((Tier(64 << 20), {}), (Tier(cpus=1), {MEMORY_DIVIDED: 8})):
         procedure = Procedure(conditions=SimulatedServer(tier, "cgroup"))
         assert replace(job, procedure=procedure).facts_of_servers == divided
-
-
-def test_an_exact_search_of_some_rows_is_not_exact():
-    definition = Definition("exact", "C", "m", "t", [], [[]], False)
-    filtered = Procedure(filter="uniform:0.1", post_filter=2.0)
-    assert not Job(definition, [[]], "d", 10, filtered).finds_all

@@ -3,13 +3,11 @@
 import json
 
 import h5py
-import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset, prepare_filters
 from ann_benchmarks.definitions.definition import Definition
-from ann_benchmarks.fields.series import stored_series
 from ann_benchmarks.jobs.events import PointDone
 from ann_benchmarks.jobs.job import Execution, Job, Procedure
 from ann_benchmarks.load.request import Load
@@ -63,7 +61,7 @@ def measured(workspace, monkeypatch, body, procedure, name="plugin_of_filters"):
     (workspace.path / "plugins" / name).rename(workspace.path / name)
     if procedure.filter:
         prepare_filters("tiny", [procedure.filter])
-    filters = (procedure.filter,) if procedure.filter and procedure.post_filter is None else ()
+    filters = (procedure.filter,) if procedure.filter else ()
     definition = Definition(name, "Plugin", name, "t", [], [], False)
     job = Job(definition, [[]], "tiny", 5, procedure, Execution(filters=filters, show_progress=False))
     return next(event for event in events_of(job) if isinstance(event, PointDone))
@@ -132,28 +130,6 @@ def test_a_filtered_query_goes_before_all_other_ways(workspace, monkeypatch, mor
     assert (point.recall, point.completeness) == (1, 1)
 
 
-@pytest.mark.parametrize("how", [{}, clients()])
-def test_the_framework_filters_answers_afterwards(workspace, monkeypatch, how):
-    procedure = Procedure(1, filter="uniform:0.1", post_filter=4.0, **how)
-    point = measured(workspace, monkeypatch, UNFILTERED + (TIMED if not how else ""), procedure)
-    result = read_result(point.path)
-    dataset = get_dataset("tiny")[0]
-    values = dataset.attributes(["uniform:0.1"])["uniform"].values
-    nearest = np.argsort(((np.array(dataset.test())[:, None] - np.array(dataset.train())[None]) ** 2).sum(2))
-    for row, ids in zip(result.neighbors, nearest[:, :20], strict=True):
-        expected = [i for i in ids if values[i] < 20][:5]
-        assert row[: len(expected)].tolist() == expected and (row[len(expected) :] == -1).all()
-    returned = (result.neighbors >= 0).sum(axis=1)
-    assert 0 < returned.mean() < 5
-    assert result.attrs["completeness"] == pytest.approx(returned.mean() / 5) == point.completeness
-    assert result.attrs["short_answers"] == pytest.approx((returned < 5).mean())
-    assert 0 < result.attrs["short_answers_low"] < result.attrs["short_answers"] < 1.0 + 1e-9
-    assert point.recall == pytest.approx(returned.mean() / 5)  # what is found of the nearest is right
-    series = stored_series(result.attrs)
-    assert (series.filter, series.post_filter) == ("uniform:0.1", 4.0)
-    assert series.family.endswith("-post4") and "-filter-uniform-0.1" in series.label
-
-
 def test_a_row_that_does_not_pass_is_an_error_of_the_plugin(workspace, monkeypatch):
     body = OWN_WAY.replace("self.values < q.filter", "self.values <= q.filter")
     with pytest.raises(UserError, match=r"^query \d+ was answered with row \d+, which does not pass"):
@@ -163,11 +139,8 @@ def test_a_row_that_does_not_pass_is_an_error_of_the_plugin(workspace, monkeypat
 
 
 def test_who_takes_no_filters_is_refused(workspace, monkeypatch):
-    with pytest.raises(UserError, match="^Plugin takes no filters: give --post-filter FACTOR"):
+    with pytest.raises(UserError, match="^Plugin takes no filters: leave --filter out"):
         measured(workspace, monkeypatch, UNFILTERED, Procedure(filter="uniform:0.5"))
-    with pytest.raises(UserError, match="clients of its own: leave --clients or --post-filter out"):
-        procedure = Procedure(filter="uniform:0.5", post_filter=2.0, **clients())
-        measured(workspace, monkeypatch, UNFILTERED + CLIENTS, procedure)
 
 
 def test_each_filter_is_a_series(workspace):
@@ -190,7 +163,7 @@ def test_each_filter_is_a_series(workspace):
     # Without filters nothing changes: no attribute, no column, the same folder.
     assert workspace.run("--algorithm", "exact").returncode == 0
     with h5py.File(next((workspace.path / "results/tiny/10/exact").iterdir())) as file:
-        assert not {"filter", "completeness", "selectivity", "post_filter"} & set(file.attrs)
+        assert not {"filter", "completeness", "selectivity"} & set(file.attrs)
         assert json.loads(file.attrs["series"]) == {"algorithm": "exact"}
 
 
@@ -207,7 +180,7 @@ def test_mistakes_with_filters_are_one_line(workspace):
     workspace.add_plugin("exact", **EXACT)
     workspace.add_plugin("plain", UNFILTERED + "def done(self): Path('built').touch()\n")
     for words, said in (
-        (("--algorithm", "plain", "--filter", "uniform:0.5"), "takes no filters: give --post-filter"),
+        (("--algorithm", "plain", "--filter", "uniform:0.5"), "takes no filters: leave --filter out"),
         (("--algorithm", "exact", "--filter", "uniform:7"), "uniform:7"),
         (("--algorithm", "exact", "--filter", "none-such"), "has no filters 'none-such'"),
     ):
@@ -216,11 +189,9 @@ def test_mistakes_with_filters_are_one_line(workspace):
         assert "Traceback" not in done.stderr
         assert len([line for line in done.stderr.splitlines() if "error" in line]) == 1, done.stderr
     assert not (workspace.path / "built").exists() and workspace.results() == []
-    # Where it was not named, it is left out; afterwards it can be filtered.
+    # Where it was not named, it is left out.
     done = workspace.run("--filter", "uniform:0.5")
     assert done.returncode == 0 and "algorithm 'plain' is skipped: Plugin takes no filters" in done.stderr
-    done = workspace.run("--algorithm", "plain", "--filter", "uniform:0.5", "--post-filter", "20")
-    assert done.returncode == 0 and "completeness 1.0000" in done.stdout
 
 
 def test_results_are_judged_by_the_truth_under_their_filter(workspace, capsys):

@@ -231,14 +231,14 @@ def test_the_point_at_a_recall_is_the_first_that_reaches_it(folder: Path):
 
 
 def test_a_cold_start_is_a_series_of_its_own(folder: Path):
-    load = ("--clients", "2", "--max-queries", "2000", "--debug-single-query")
-    assert "by 2 clients, queries in the order single, with cold caches: recall" in measured(
+    load = ("--clients", "2", "--max-queries", "2000", "--query-order", "same")
+    assert "by 2 clients, queries in the order same, with cold caches: recall" in measured(
         folder, *load, "--warmup", "off"
     )
-    point = stored(folder, "hnsw-c2-single-cold")
+    point = stored(folder, "hnsw-c2-same-cold")
     check_clients(point, 2)
     assert point["warmup"] == "off"
-    assert point["query_order"] == "single"
+    assert point["query_order"] == "same"
     assert "warmup_queries" not in point
     assert "prewarmed_by" not in point
     assert point["caches_dropped"] == hasattr(os, "posix_fadvise")

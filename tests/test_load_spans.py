@@ -307,10 +307,6 @@ def test_same_is_the_order_of_the_dataset_for_all():
     assert QueryOrder("same").numbers(5, 12, [0]).tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1]
 
 
-def test_single_is_the_first_query_again_and_again():
-    assert by_order(QueryOrder("single"), clients=2) == [[0] * 100] * 2
-
-
 @pytest.mark.parametrize("order", [QueryOrder(), QueryOrder("same"), ZIPF])
 @pytest.mark.parametrize("seconds", [None, 3.0])
 def test_only_the_first_queries_are_sent_with_distinct_queries(order: QueryOrder, seconds: float | None):

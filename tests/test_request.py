@@ -38,7 +38,6 @@ def requested(words: str = "") -> Request:
         ("--replicas none", [ONE_SERVER]),
         ("--shards 4 --shard-engine citus,client,citus", [Shards(4, "citus"), Shards(4, "client")]),
         ("--shards none,1,1", [ONE_SERVER, Shards(1, "client")]),
-        ("--shards 4 --filter uniform:0.1 --post-filter 3", [Shards(4, "client")]),
         (
             f"--pooler none,{POOLER} --pool-size 2,8",
             [ONE_SERVER, Pooled(POOLER, 2), Pooled(POOLER, 8)],
@@ -110,15 +109,11 @@ def test_a_request_does_not_change_and_every_row_names_options() -> None:
         ("--clients 2 --rate 5 --slo p99:3ms", "--slo cannot be combined with --rate"),
         ("--clients 2 --slo p99:50ms --warmup off", "--slo cannot be combined with --warmup off"),
         ("--clients 2 --slo p99:50ms --max-queries 9", "--max-queries: it is kept for a time"),
-        ("--clients 2 --query-order same --debug-single-query", "that asks one query alone"),
-        ("--clients 2 --distinct-queries 3 --debug-single-query", "that asks one query alone"),
         ("--rounds 3 --workload inserts", "--rounds cannot be combined with --workload"),
         ("--until 5% --clients 2 --rate 3", "--until cannot be combined with --rate"),
         ("--rounds 3 --build-only", "--rounds cannot be combined with --build-only"),
         ("--rounds 3 --clients 1 --slo p99:5ms", "--rounds cannot be combined with --slo"),
-        ("--payload text --filter uniform:0.1 --post-filter 4", "with --post-filter"),
         ("--payload text --workload inserts", "--payload cannot be combined with --workload"),
-        ("--filter uniform:0.5 --post-filter 2 --batch", "--post-filter cannot be combined with --batch"),
         ("--filter uniform:0.5 --workload inserts", "--filter cannot be combined with --workload"),
         ("--workload writes --clients 5 --write-rate 5 --rate 7", "--rate cannot be combined with --wo"),
         ("--workload inserts --warmup off", "--warmup cannot be combined with --workload"),
@@ -137,10 +132,9 @@ def test_a_request_does_not_change_and_every_row_names_options() -> None:
         *(
             (words, f"{words.split()[0]} says what clients ask: add --clients$")
             for words in ("--duration 3", "--max-queries 3", "--query-order same", "--distinct-queries 3",
-                          "--rate 3", "--slo p99:3ms", "--debug-single-query")
+                          "--rate 3", "--slo p99:3ms")
         ),
         ("--tier-method cgroup", "--tier-method is for simulated servers: add --tiers$"),
-        ("--post-filter 3", "--post-filter says how filtered queries are answered: add --filter"),
         ("--shard-engine client", "--shard-engine says what asks the shards: add --shards N"),
         ("--shards none --shard-engine client", "says what asks the shards: add --shards N"),
         ("--pool-size 2", "counts the connections that clients share: add --pooler NAME"),
@@ -150,7 +144,6 @@ def test_a_request_does_not_change_and_every_row_names_options() -> None:
         ("--workload writes --write-rate 5", "needs clients that query: add --clients 32"),
         ("--workload writes --clients 5", "needs a rate of writes: add --write-rate 200"),
         # Numbers.
-        ("--filter uniform:0.5 --post-filter 0.5", "--post-filter 0.5 requests fewer rows than k: give 1"),
         ("--clients 2 --slo p99:200ms --duration 1", "in 1 s, --slo p99:200ms .*--duration of 4.05 s or"),
         ("--workload inserts --loaded 1", "leaves no row to insert"),
         ("--workload writes --clients 5 --write-rate 5 --loaded 0", "needs rows to begin with"),

@@ -227,8 +227,7 @@ def described(name: str, dataset: Dataset, request: Request) -> Data:
     attrs = dataset.attrs
     point_type = str(attrs.get("point_type", "float"))
     metric, values = str(attrs["distance"]), dataset.row_values
-    is_filtered = bool(request.answered_filters)
-    return Data(name, dataset.rows, attrs["dimension"], metric, point_type, values, is_filtered)
+    return Data(name, dataset.rows, attrs["dimension"], metric, point_type, values, bool(request.filters))
 
 
 def requested_definitions(request: Request, configs: Sequence[Config], data: Data) -> list[Definition]:

@@ -26,7 +26,7 @@ BUILD_ONLY = "--build-only"
 # Options of a step that say how to measure, without which its indexes are built all the same.
 MEASURING_OPTIONS = {
     *("--clients", "--rate", "--slo", "--max-queries", "--duration", "--warmup", "--query-order"),
-    *("--distinct-queries", "--debug-single-query", "--target-recall", "--runs"),
+    *("--distinct-queries", "--target-recall", "--runs"),
     *("--rounds", "--until", "--budget", "--tiers", "--tier-method"),
 }
 SETTINGS = "ANN_BENCHMARKS_PG_SETTINGS"

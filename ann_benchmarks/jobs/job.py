@@ -50,13 +50,7 @@ class Conditions(Protocol):
 class Procedure:
     """How points are measured."""
 
-    own_fields: ClassVar = (
-        "batch",
-        "is_cold",
-        "filter",
-        "post_filter",
-        "payload",
-    )  # of a series, as named here
+    own_fields: ClassVar = ("batch", "is_cold", "filter", "payload")  # of a series, as named here
 
     runs: int = 1
     batch: bool = False
@@ -67,7 +61,6 @@ class Procedure:
     conditions: Conditions | None = None  # None: the machine as it is
     rounds: Rounds | None = None  # None: one point after the other
     filter: str = ""  # the filter set of its queries, "" for none
-    post_filter: float | None = None  # times k rows are requested without it, and filtered afterwards
     payload: str = ""  # what comes back beside the ids: text or vector, "" for nothing
 
     @property
@@ -140,11 +133,6 @@ class Job:
         definition = self.definition
         own = self.procedure.series | {"environment": self.environment, "settings": definition.variant}
         return Series(definition.algorithm, definition.version, **own, **definition.servers.fields)
-
-    @property
-    def finds_all(self) -> bool:
-        """Whether an exact search of its algorithm gives the true answers: nothing else leaves rows out."""
-        return self.procedure.post_filter is None
 
     @property
     def facts_of_servers(self) -> dict[str, Any]:

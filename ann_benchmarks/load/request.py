@@ -18,7 +18,6 @@ from .search import CLOSE_ENOUGH
 ZIPF_LENGTH = 10_000  # queries drawn for a client that goes on for a time, before it repeats itself
 _POPULARITY_SEED = 1932
 MOST_SKEW = 100.0  # with which all but the first query are as good as never sent
-KINDS = ("same", "shuffled", "zipf", "single")
 
 
 @dataclass(frozen=True)
@@ -27,8 +26,7 @@ class QueryOrder:
 
     "shuffled": each client all of them, in an order of its own; "same": all clients in the dataset's order,
     so that what one has just read is found in the server's caches by the next; "zipf": drawn so that
-    the r-th most popular query comes 1 / r^skew times as often as the first, for all clients the same ones;
-    "single": the first query, again and again.
+    the r-th most popular query comes 1 / r^skew times as often as the first, for all clients the same ones.
     """
 
     kind: str = "shuffled"
@@ -52,8 +50,6 @@ class QueryOrder:
 
     def numbers(self, queries: int, length: int, seed: list[int]) -> np.ndarray:
         """Return the numbers of `length` queries out of `queries`, (length,); the same for the same seed."""
-        if self.kind == "single":
-            return np.zeros(length, dtype=np.int64)
         if self.kind == "same":
             return np.resize(np.arange(queries), length)
         rng = np.random.default_rng(seed)

@@ -1,54 +1,19 @@
-"""Queries with filters: answers filtered afterwards, whether all that are given pass, and their figures."""
+"""Queries with filters: whether all rows that are returned pass, and figures of their answers."""
 
 import json
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.data.filters import Filter, FilteredVector, RowAttributes, passing
+from ann_benchmarks.data.filters import Filter, RowAttributes, passing
 from ann_benchmarks.load.spans import Measured
-from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.statistics.intervals import share_interval
 from ann_benchmarks.statistics.percentiles import shown_percentile
 
 LEAST_RANGE = 10  # times the smallest number of matches, that the largest one has
 _PERCENTILES = ("p50", "p99")
-
-
-@dataclass(frozen=True, eq=False)
-class PostFilter:
-    """A query without its filter, for `factor` times as many rows; those that pass are the answer."""
-
-    query: Callable[[Any, int], Any]
-    attributes: RowAttributes
-    factor: float
-
-    def __call__(self, query: FilteredVector, count: int) -> np.ndarray:
-        """Return up to `count` rows that pass, in the order in which the plug-in gives them."""
-        requested = min(math.ceil(self.factor * count), self.attributes.rows)
-        rows = np.asarray(self.query(query.vector, requested), dtype=np.int64)
-        if rows.size and not -1 <= rows.min() <= rows.max() < self.attributes.rows:
-            return rows  # the check of answers says so
-        rows = rows[rows >= 0]
-        return rows[passing(self.attributes, [query.filter], rows[np.newaxis])[0]][:count]
-
-
-def filter_afterwards(plugin: Plugin, attributes: RowAttributes, factor: float) -> None:
-    """Have the framework filter what a plug-in answers, in the part that is timed."""
-    plugin.go_through(PostFilter(plugin.query, attributes, factor))
-
-
-def require_no_own_clients(plugin: Plugin) -> None:
-    """Raise UserError where clients of the plug-in's own send the queries: nothing filters their answers."""
-    if plugin.has("open_clients"):
-        raise UserError(
-            f"--post-filter filters what query returns, and {plugin.class_name} has clients of its own: leave"
-            " --clients or --post-filter out"
-        )
 
 
 class AnswerCheck:

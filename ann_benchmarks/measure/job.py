@@ -20,7 +20,6 @@ from ann_benchmarks.monitoring import Monitor, NoMonitor, Phases
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.remarks import NEW_INDEX
 
-from .filtering import filter_afterwards, require_no_own_clients
 from .observed import Kills
 from .points import Points
 from .workloads.workload import run_workload
@@ -101,8 +100,6 @@ def _check_arguments(job: Job, plugin: Plugin) -> None:
     target = job.procedure.target_recall
     if job.execution.filters:
         plugin.require("filters")
-    if job.procedure.post_filter is not None and job.procedure.load is not None:
-        require_no_own_clients(plugin)
     if any(job.points) and target is None and not plugin.has("set_query_arguments"):
         raise UserError(
             f"the config.yml of '{job.definition.algorithm}' has query arguments, but"
@@ -142,8 +139,6 @@ def _build(
 
     if job.execution.filters:
         plugin.take_filters(dataset.attributes(job.execution.filters))
-    elif job.procedure.post_filter is not None:
-        filter_afterwards(plugin, dataset.attributes([job.procedure.filter]), job.procedure.post_filter)
     if job.execution.payload:
         plugin.set_payload(job.execution.payload)
     before = plugin.get_memory_usage()

@@ -135,7 +135,7 @@ class PointStore:
         """Write the result file; return its attributes and each query's recall, (queries,)."""
         job, shown = self.job, representative(runs)
         neighbors = self.kept_neighbors(runs)
-        is_exact = job.finds_all and self.plugin.is_exact(job.count)
+        is_exact = self.plugin.is_exact(job.count)
         if is_exact and self.due is None:
             require_complete(neighbors, min(job.count, len(self.train)))
         distances = self._distances(neighbors)
@@ -229,7 +229,6 @@ class PointStore:
         self._matches = found.matches
         return {
             "filter": found.name,
-            "post_filter": self.job.procedure.post_filter,
             "selectivity": found.selectivity,
             "queries_without_matches": int(np.count_nonzero(found.matches == 0)),
         }

@@ -23,7 +23,8 @@ class Plugin:
     def __init__(self, algorithm: Any) -> None:
         self.algorithm = algorithm
         self.query_arguments: tuple[Any, ...] = ()  # those set last
-        self._way: Callable[[Any, int], Any] | None = None  # all queries go this way instead of its own
+        # All queries go this way instead of its own; what a plug-in has for several at once is not used.
+        self._way: Callable[[Any, int], Any] | None = None
         self._batch: list[Any] = []  # the answers to the last one that went this way
 
     @property
@@ -123,7 +124,7 @@ class Plugin:
         if set_attributes := self._optional("set_row_attributes"):
             set_attributes(attributes)
         if (filtered := self._optional("filtered_query")) is not None:
-            self.go_through(lambda query, count: filtered(query.vector, query.filter, count))
+            self._way = lambda query, count: filtered(query.vector, query.filter, count)
 
     def take_query_filters(self, matches: Mapping[Any, int]) -> None:
         """Name the filters that queries will have, each with the number of rows that pass, before fit.
@@ -132,10 +133,6 @@ class Plugin:
         """
         if set_filters := self._optional("set_query_filters"):
             set_filters(matches)
-
-    def go_through(self, way: Callable[[Any, int], Any]) -> None:
-        """Have every query go this way, one by one; what a plug-in has for several at once is not used."""
-        self._way = way
 
     def set_payload(self, payload: str) -> None:
         """Have queries return the text or the vector of each row, too; UserError where they cannot."""

@@ -31,7 +31,7 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 NEEDS = {
     "filters": (
         ("set_row_attributes", "filtered_query"),
-        "takes no filters: give --post-filter FACTOR, which filters its answers, or leave --filter out",
+        "takes no filters: leave --filter out",
     ),
     "payload": (("set_payload",), "returns ids alone: leave --payload out"),
     **{

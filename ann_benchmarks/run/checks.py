@@ -19,8 +19,7 @@ from ann_benchmarks.load.workload import Mix
 from .command_line import NONE, CommandLine
 from .request import Request
 
-PARTS_OF_LOAD = ("--max-queries", "--duration", "--query-order", "--distinct-queries", "--rate", "--slo",
-                 "--debug-single-query")  # fmt: skip
+PARTS_OF_LOAD = ("--max-queries", "--duration", "--query-order", "--distinct-queries", "--rate", "--slo")
 PARTS_OF_WORKLOAD = ("--writers", "--write-rate", "--write-mix", "--loaded", "--autovacuum")
 ROUNDS = ("--rounds", "--until", "--budget")
 SERVERS = ("--shards", "--pooler", "--replicas")
@@ -53,31 +52,20 @@ EXCLUSIONS = (
     Exclusion(["--tiers", "--target-recall", "--clients"], ["--build-only"], "nothing is measured"),
     Exclusion(["--batch"], ["--parallelism"], "a batch needs all cores", "--build-only"),
     Exclusion(["--filter"], ["--workload"], "rows that are written have no attributes"),
-    Exclusion(["--post-filter"], ["--batch"], "one query at a time is filtered"),
-    Exclusion(["--payload"], ["--workload", "--post-filter"], "those return ids alone"),
+    Exclusion(["--payload"], ["--workload"], "its queries return ids alone"),
     Exclusion(["--pooler", "--replicas"], ["--shards"], "one kind of servers is measured"),
     Exclusion(["--replicas"], ["--pooler"], "one kind of servers is measured"),
     Exclusion(["--shards", "--replicas"], ["--workload"], "a table that is written to is on one server"),
-    Exclusion(
-        ["--shards"],
-        ["--filter"],
-        "rows are dealt to shards without attributes; --post-filter needs none",
-        "--post-filter",
-    ),
+    Exclusion(["--shards"], ["--filter"], "rows are dealt to shards without attributes"),
     Exclusion(["--shards"], ["--payload"], "answers of shards are merged by their ids alone"),
     Exclusion(["--pooler"], ["--workload"], "writers set what the connections of a pool do not keep"),
-    Exclusion(
-        ["--pooler"],
-        ["--filter"],
-        "their plans are compared in sessions of the server; --post-filter needs none",
-        "--post-filter",
-    ),
+    Exclusion(["--pooler"], ["--filter"], "their plans are compared in sessions of the server"),
     Exclusion(["--replicas"], ["--build-only"], "they are made for each run"),
     Exclusion(ROUNDS, ["--build-only", "--workload", "--slo"], "rounds measure at a given load"),
     Exclusion(ROUNDS, ["--parallelism"], "one point is measured at a time"),
     Exclusion(["--until"], ["--rate"], "it says how surely the throughput is known, which --rate fixes"),
     Exclusion(
-        ["--max-queries", "--rate", "--slo", "--debug-single-query", "--warmup", "--batch"],
+        ["--max-queries", "--rate", "--slo", "--warmup", "--batch"],
         ["--workload"],
         "it is for queries only",
     ),
@@ -93,13 +81,11 @@ EXCLUSIONS = (
     Exclusion(["--slo"], ["--rate"], "--slo looks for the rate"),
     Exclusion(["--slo"], ["--max-queries"], "it is kept for a time, which --duration gives"),
     Exclusion(["--slo"], ["--warmup off"], "it is kept with warm caches"),
-    Exclusion(["--query-order", "--distinct-queries"], ["--debug-single-query"], "that asks one query alone"),
 )
 NEEDS = (
     Need(["--tier-method"], "--tiers", "is for simulated servers"),
     Need(["--tier-method"], "--local", "is for servers outside of containers"),
     Need(["--json"], "--list-algorithms", "is a form of that list"),
-    Need(["--post-filter"], "--filter", "says how filtered queries are answered"),
     Need(["--shard-engine"], "--shards", "says what asks the shards", "N"),
     Need(["--pool-size"], "--pooler", "counts the connections that clients share", "NAME"),
     Need(SERVERS, "--local", "starts servers or programs on this machine"),
@@ -145,8 +131,6 @@ def _problems_of_rows(request: Request) -> Iterator[str]:
 
 def _problems_of_numbers(request: Request) -> Iterator[str]:
     """Yield what is wrong with numbers, and with what the machine has."""
-    if request.post_filter is not None and request.post_filter < 1:
-        yield f"--post-filter {request.post_filter:g} requests fewer rows than k: give 1 or more"
     if request.slo and request.duration and request.duration < request.slo.least_seconds:
         yield (
             f"in {request.duration:g} s, --slo {request.slo} would be kept by rates that are too high: give a"

@@ -166,13 +166,9 @@ class CommandLine:
     payload: str = option("what queries return of each row; text: also a text of 1 kB; vector: also the"
         " vector",
         default="ids", choices=("ids", "text", "vector"))
-    debug_single_query: bool = switch("send only the first query, again and again")
 
     filter: tuple[Sequence[str], ...] = collected("measure queries with each of these filter sets,"
         " such as uniform:0.01,near:0.01", "NAME,NAME", cli.read_by(_filter_names))
-    post_filter: float | None = option("request FACTOR times as many rows without the filter, and remove"
-        " those that do not pass; works with every algorithm",
-        "FACTOR", cli.positive_float)
 
     shards: tuple[int, ...] = several("divide the rows among N servers, and send each query to all of"
         f" them; several numbers are contenders, and '{NONE}' is one server with all rows",

@@ -64,7 +64,7 @@ class Executor:
             if start is not None:
                 pool.end_idle()
                 pool = stack.enter_context(WorkerPool(request.parallelism, request.time_limit, start))
-            requested = {"filters": request.answered_filters, "payload": request.columns}
+            requested = {"filters": request.filters, "payload": request.columns}
             needs = tuple(need for need, value in requested.items() if value)
             check = partial(pool.check, needs=needs) if containers is None else containers.check
             jobs, failed = available_jobs(jobs, check, is_named, self._missing)

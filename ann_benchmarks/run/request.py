@@ -45,11 +45,6 @@ class Request(CommandLine):
         return tuple(dict.fromkeys(canonical_filter(name) for names in self.filter for name in names))
 
     @property
-    def answered_filters(self) -> tuple[str, ...]:
-        """The filter sets whose filters the algorithms answer themselves."""
-        return () if self.post_filter is not None else self.filters
-
-    @property
     def columns(self) -> str:
         """What comes back beside the ids, "" for nothing."""
         return "" if self.payload == "ids" else self.payload
@@ -78,8 +73,7 @@ class Request(CommandLine):
     @property
     def loads(self) -> Sequence[Load | Workload]:
         """A load for each number of clients and each rate, or what writes meanwhile; none without clients."""
-        order = QueryOrder("single") if self.debug_single_query else self.query_order or QueryOrder()
-        how: dict[str, Any] = {"order": order, "distinct": self.distinct_queries}
+        how: dict[str, Any] = {"order": self.query_order or QueryOrder(), "distinct": self.distinct_queries}
         if self.workload is not None:
             seconds = self.duration or SECONDS[self.workload]
             none: list[Load | None] = [None]
@@ -131,7 +125,7 @@ class Request(CommandLine):
             clients=self.most_clients,
             monitoring=not self.no_monitoring,
             show_progress=self.parallelism == 1,
-            filters=self.answered_filters,
+            filters=self.filters,
             payload=self.columns,
             facts={"command_line": shlex.join(typed_words()), **facts},
         )
