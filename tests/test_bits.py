@@ -1,4 +1,4 @@
-"""Bits, sets and L1 on a real server: what is stored, and what is found, against distances in float64."""
+"""Bits and L1 on a real server: what is stored, and what is found, against distances in float64."""
 
 from contextlib import closing
 from itertools import pairwise
@@ -14,8 +14,7 @@ from ann_benchmarks.algorithms.postgres.errors import PostgresError
 from ann_benchmarks.algorithms.postgres.forms import pgvector_form
 from ann_benchmarks.algorithms.postgres.module import PostgresANN
 from ann_benchmarks.algorithms.postgres.servers import Server
-from ann_benchmarks.algorithms.postgres.table import BitColumn, SetColumn, VectorColumn
-from ann_benchmarks.algorithms.postgres.table.fixed import SPARE_BITS
+from ann_benchmarks.algorithms.postgres.table import BitColumn, VectorColumn
 from ann_benchmarks.algorithms.postgres.table.tables import copy_vectors
 from ann_benchmarks.algorithms.vchord.module import VectorChord
 from ann_benchmarks.algorithms.vchordg.module import VectorChordGraph
@@ -29,14 +28,10 @@ pytestmark = pytest.mark.thorough
 K = 10
 VECTORS = clustered(2030, 20, seed=7)
 BITS = np.repeat(VECTORS, 5, axis=1) > np.tile([-1.0, -0.3, 0.1, 0.5, 1.0], 20)
-# Those of a query have items that no row has, and one has nothing else; some are empty.
-SETS = [np.flatnonzero(row)[::3] * 7 for row in BITS[:1500]] + [np.empty(0, int)] * 12
-ASKED = [np.append(row, [2, 3, 10**6]) for row in SETS[::70]] + [np.array([3]), np.empty(0, int)]
 DATA = {
     "manhattan": (VECTORS[30:], VECTORS[:30]),
     "hamming": (BITS[30:], BITS[:30]),
     "jaccard": (BITS[30:], BITS[:30]),
-    "sets": (SETS, ASKED),
 }
 HNSW = {"M": 16, "efConstruction": 100}
 
@@ -48,19 +43,7 @@ def reference(data: str) -> np.ndarray:
         return np.array([np.abs(train.astype(float) - q.astype(float)).sum(axis=1) for q in queries])
     if data == "hamming":
         return np.array([(train != q).sum(axis=1) / train.shape[1] for q in queries])
-    if data == "jaccard":
-        return np.array([1 - (train & q).sum(axis=1) / (train | q).sum(axis=1) for q in queries])
-    sets = [set(row.tolist()) for row in train]
-    return np.array(
-        [
-            [1 - len(s & q) / len(s | q) if s | q else 1.0 for s in sets]
-            for q in (set(q.tolist()) for q in queries)
-        ]
-    )
-
-
-def metric_of(data: str) -> str:
-    return "jaccard" if data == "sets" else data
+    return np.array([1 - (train & q).sum(axis=1) / (train | q).sum(axis=1) for q in queries])
 
 
 def found_by(algorithm: PostgresANN, data: str) -> np.ndarray:
@@ -76,12 +59,12 @@ def true_distances(data: str) -> np.ndarray:
 @pytest.mark.parametrize("data", DATA)
 def test_truth_and_exact_search_are_the_reference(plugin_server: Server, data: str):
     expected = true_distances(data)
-    ids, distances = exact_neighbors(metric_of(data), *DATA[data], K, progress=False)
+    ids, distances = exact_neighbors(data, *DATA[data], K, progress=False)
     np.testing.assert_allclose(distances, expected, rtol=1e-12)
     np.testing.assert_array_equal(
         np.take_along_axis(reference(data), ids, axis=1).argsort(kind="stable")[:, 0], 0
     )
-    algorithm = PGVectorExact(metric_of(data))
+    algorithm = PGVectorExact(data)
     with fitted(algorithm, DATA[data][0], 0):
         np.testing.assert_allclose(found_by(algorithm, data), expected, rtol=1e-6)
 
@@ -94,9 +77,8 @@ def test_truth_and_exact_search_are_the_reference(plugin_server: Server, data: s
         ("hamming", lambda: PGVectorHNSW("hamming", HNSW), 200),
         ("hamming", lambda: PGVectorIVFFlat("hamming", {"lists": 20}), 12),
         ("jaccard", lambda: PGVectorHNSW("jaccard", HNSW), 200),
-        ("sets", lambda: PGVectorHNSW("jaccard", HNSW), 400),
     ],
-    ids=["l1", "l1-half", "hamming", "hamming-ivf", "jaccard", "sets"],
+    ids=["l1", "l1-half", "hamming", "hamming-ivf", "jaccard"],
 )
 def test_indexes_find_the_neighbours(plugin_server: Server, data: str, make, effort: int):
     algorithm = make()
@@ -108,14 +90,13 @@ def test_indexes_find_the_neighbours(plugin_server: Server, data: str, make, eff
         assert facts["index_size"] < facts["estimated_index_size"] + slack
 
 
-def test_clients_send_bits_and_sets(plugin_server: Server):
-    for data in ("hamming", "sets"):
-        train, queries = DATA[data]
-        algorithm = PGVectorHNSW(metric_of(data), HNSW)
-        with fitted(algorithm, train, 200):
-            one_by_one = algorithm.time_queries(queries, K)[1]
-            algorithm.batch_query(queries, K)
-            assert algorithm.get_batch_results() == one_by_one
+def test_clients_send_bits(plugin_server: Server):
+    train, queries = DATA["hamming"]
+    algorithm = PGVectorHNSW("hamming", HNSW)
+    with fitted(algorithm, train, 200):
+        one_by_one = algorithm.time_queries(queries, K)[1]
+        algorithm.batch_query(queries, K)
+        assert algorithm.get_batch_results() == one_by_one
 
 
 @pytest.mark.parametrize("dimension", [1, 7, 8, 9, 100])
@@ -146,13 +127,6 @@ def test_values_take_the_bytes_that_estimates_count(server: Server):
             assert block.nbytes == 2 * column.row_bytes
 
 
-def test_two_empty_sets_are_as_far_apart_as_sets_can_be(server: Server):
-    with server.connect() as connection:
-        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-        assert connection.execute("SELECT B'000' <%> B'000', B'000' <%> B'010'").fetchone() == (1, 1)
-    assert exact_neighbors("jaccard", [SETS[0], SETS[-1]], [SETS[-1]], 2, False)[1].tolist() == [[1, 1]]
-
-
 def test_rows_of_bits_can_be_written(plugin_server: Server):
     algorithm = PGVectorHNSW("hamming", HNSW)
     with closing(algorithm.open_writable(BITS[:200], 300)) as table, closing(table.open_writers(2)) as crew:
@@ -181,13 +155,6 @@ def test_what_an_index_lacks_is_said_before_anything_is_loaded(plugin_server: Se
         pgvector_form("vector", "hamming", BitColumn(64_001))
 
 
-def test_a_query_with_too_many_items_of_its_own_is_refused():
-    column = SetColumn.fit(SETS)
-    column.literal(np.arange(10**6, 10**6 + SPARE_BITS))
-    with pytest.raises(PostgresError, match="a query has 65 items that no row has"):
-        column.literal(np.arange(10**6, 10**6 + SPARE_BITS + 1))
-
-
-def test_other_sets_are_another_table():
-    marks = [SetColumn.fit(sets).rows(sets).fingerprint() for sets in (SETS, SETS[::-1], SETS[1:], [*SETS])]
-    assert len(set(marks)) == 3
+def test_sets_are_refused():
+    with pytest.raises(PostgresError, match="pgvector has no sets"):
+        PGVectorHNSW("jaccard", HNSW).fit([np.array([1, 2])])

@@ -55,9 +55,9 @@ def test_workloads_of_every_combination_make_a_curve_of_their_own() -> None:
         return [Series("x", **load.series).label for load in requested(words).loads]
 
     assert labels("--workload inserts --writers 1,8 --duration 20") == ["x-inserts-w1", "x-inserts-w8"]
-    mixed = "--write-mix insert:2,delete:1 --query-order zipf:1 --loaded 0.5 --autovacuum"
+    mixed = "--write-mix insert:2,delete:1 --query-order zipf:1 --loaded 0.5"
     assert labels(f"--workload writes --clients 1,32 --write-rate 50,200 {mixed}") == [
-        f"x-writes-c{clients}-zipf1-w4-r{rate}-mix66.67-0-33.33-l0.5-autovacuum"
+        f"x-writes-c{clients}-zipf1-w4-r{rate}-mix66.67-0-33.33-l0.5"
         for clients in (1, 32)
         for rate in (50, 200)
     ]
@@ -140,7 +140,6 @@ def test_a_request_does_not_change_and_every_row_names_options() -> None:
         ("--pool-size 2", "counts the connections that clients share: add --pooler NAME"),
         ("--replicas 2", "--replicas needs clients for several servers: add --clients 32"),
         ("--writers 2", "--writers says how a workload writes: add --workload"),
-        ("--autovacuum", "--autovacuum says how a workload writes: add --workload"),
         ("--workload writes --write-rate 5", "needs clients that query: add --clients 32"),
         ("--workload writes --clients 5", "needs a rate of writes: add --write-rate 200"),
         # Numbers.

@@ -202,16 +202,9 @@ def test_a_table_is_dropped_although_somebody_uses_it(plugin_server):
     assert not [name for name in relations(plugin_server) if "writing_" in name]
 
 
-def test_nothing_but_the_workload_vacuums_unless_it_is_asked_for(plugin_server):
+def test_nothing_but_the_workload_vacuums(plugin_server):
     with opened() as (_, table), plugin_server.connect() as connection:
         assert connection.execute(OPTIONS, [table.name]).fetchone() == (["autovacuum_enabled=off"],)
-    before = plugin_server.start_mark()
-    with opened(autovacuum=True) as (_, table), plugin_server.connect() as connection:
-        assert connection.execute("SHOW autovacuum").fetchone() == ("on",)
-        assert connection.execute(OPTIONS, [table.name]).fetchone() == (None,)
-    with plugin_server.connect() as connection:
-        assert connection.execute("SHOW autovacuum").fetchone() == ("off",)
-    assert plugin_server.start_mark() != before
 
 
 def test_which_indexes_need_rows():

@@ -59,7 +59,7 @@ class PostgresANN(InstallableExtension, QueriedTable):
         raise NotImplementedError
 
     def column_of(self, X: Any) -> Column:
-        """Return the column that holds rows such as those of X, (rows, dimension), or a list of sets."""
+        """Return the column that holds rows such as those of X, (rows, dimension)."""
         return column_of(X, self.metric)
 
     def create_index(self, statement: str, name: str, table: str) -> dict[str, Any]:
@@ -164,8 +164,7 @@ class PostgresANN(InstallableExtension, QueriedTable):
     def fit(self, X: Any) -> None:
         """Load the vectors and build the index, unless both are there from an earlier run."""
         self.done()
-        column = self.column_of(X)
-        self._indexed.make(column.rows(X), column, self._build_options)
+        self._indexed.make(X, self.column_of(X), self._build_options)
 
     def get_memory_usage(self) -> float:
         """Size of the index in KiB, 0 before it is built."""
@@ -210,9 +209,7 @@ class PostgresANN(InstallableExtension, QueriedTable):
         """Have `enter` called with the name of each phase of fit."""
         self._indexed.enter_phase = enter
 
-    def open_writable(
-        self, X: Any, rows: int, has_key: bool = False, autovacuum: bool = False
-    ) -> WritableTable:
+    def open_writable(self, X: Any, rows: int, has_key: bool = False) -> WritableTable:
         """In place of fit, make a table to write to, which is dropped when it is closed.
 
         The index is made for `rows`; X has the first of them, perhaps none. With `has_key`, rows can be
@@ -222,7 +219,7 @@ class PostgresANN(InstallableExtension, QueriedTable):
         column, options = self.column_of(X), self._build_options
         if options.attributes is not None:
             raise PostgresError("a table that is written to has no attributes: leave --filter out")
-        return self._indexed.make_writable(X, rows, column, has_key, autovacuum, options)
+        return self._indexed.make_writable(X, rows, column, has_key, options)
 
     def watch_server(self) -> Any:
         """Return what observes the server, or all servers, during a run."""

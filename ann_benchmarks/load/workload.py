@@ -55,7 +55,6 @@ class Workload:
     load: Load | None = None  # of those who ask
     rate: float | None = None  # writes a second
     mix: Mix = Mix()
-    autovacuum: bool = False
 
     @property
     def series(self) -> dict[str, Any]:
@@ -67,7 +66,6 @@ class Workload:
             "write_rate": self.rate,
             "write_mix": "" if self.rate is None else str(self.mix),
             "loaded": self.loaded,
-            "autovacuum": self.autovacuum,
         }
 
     def __str__(self) -> str:
@@ -84,7 +82,7 @@ class Workload:
     @property
     def facts(self) -> dict[str, Any]:
         """What is stored of it: all that was requested."""
-        facts: dict[str, Any] = {"asked_duration": self.seconds, "autovacuum": self.autovacuum}
+        facts: dict[str, Any] = {"asked_duration": self.seconds}
         if self.load is not None:
             facts |= {"query_order": str(self.load.order), "distinct_queries": self.load.distinct}
             facts |= {f"{kind}_share": self.mix.share(kind) for kind in KINDS}

@@ -180,9 +180,7 @@ def measure_sample(request: JobRequest) -> dict[str, Any]:
             return {}
         rows, queries = dataset.rows, np.array(dataset.test()[:SAMPLE_QUERIES])
         sample = min(rows, SAMPLE_ROWS)
-        with closing(
-            plugin.open_writable(FirstRows(dataset.train_rows(), sample), rows, False, False)
-        ) as table:
+        with closing(plugin.open_writable(FirstRows(dataset.train_rows(), sample), rows, False)) as table:
             facts, sizes = plugin.get_additional(), table.sizes()
             if arguments := request.job.definition.points()[0]:
                 plugin.set_query_arguments(*arguments)

@@ -262,11 +262,11 @@ class Plugin:
         """Whether a failed point leaves the others; without recover, it ends the definition."""
         return self.has("recover")
 
-    def open_writable(self, train: Any, rows: int, has_key: bool, autovacuum: bool) -> protocols.Writable:
+    def open_writable(self, train: Any, rows: int, has_key: bool) -> protocols.Writable:
         """Return a table of its own to write to; UserError where the plug-in has none."""
         if (open_writable := self._optional("open_writable")) is None:
             raise UserError(f"{self.class_name} cannot be written to: leave --workload out")
-        if (table := open_writable(train, rows, has_key, autovacuum)) is None:
+        if (table := open_writable(train, rows, has_key)) is None:
             raise UserError(f"open_writable of {self.class_name} returned no table")
         writable: protocols.Writable = table
         return writable

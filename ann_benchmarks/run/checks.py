@@ -20,7 +20,7 @@ from .command_line import NONE, CommandLine
 from .request import Request
 
 PARTS_OF_LOAD = ("--max-queries", "--duration", "--query-order", "--distinct-queries", "--rate", "--slo")
-PARTS_OF_WORKLOAD = ("--writers", "--write-rate", "--write-mix", "--loaded", "--autovacuum")
+PARTS_OF_WORKLOAD = ("--writers", "--write-rate", "--write-mix", "--loaded")
 ROUNDS = ("--rounds", "--until", "--budget")
 SERVERS = ("--shards", "--pooler", "--replicas")
 

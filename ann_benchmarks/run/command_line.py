@@ -204,7 +204,6 @@ class CommandLine:
     loaded: float | None = option("share of the rows that are loaded and indexed at first (default: 0.8 for"
         " writes; for inserts 0, or 0.1 if an index cannot be built without rows)",
         "SHARE", cli.share("share", with_zero=True))
-    autovacuum: bool = switch("leave autovacuum on (default: only the workload vacuums)")
 
     tiers: str | None = option("measure on simulated servers: auto, mini, short, 5m, 100m, 1b, or"
         " shared_buffers:RAM in GB, such as 2:8,4:16+4cpus", "TIERS")

@@ -81,7 +81,7 @@ class Request(CommandLine):
             kind, writers = self.workload, self.writers or [WRITERS[self.workload]]
             mix = self.write_mix or Mix()
             return [
-                Workload(kind, number, seconds, self.loaded, load, rate, mix, self.autovacuum)
+                Workload(kind, number, seconds, self.loaded, load, rate, mix)
                 for load, number, rate in product(queries, writers, self.write_rate or [None])
             ]
         return [

@@ -77,7 +77,7 @@ class IndexedTable:
             self._finish(connection)
 
     def make_writable(
-        self, X: Any, rows: int, column: Column, has_key: bool, autovacuum: bool, options: BuildOptions
+        self, X: Any, rows: int, column: Column, has_key: bool, options: BuildOptions
     ) -> WritableTable:
         """Load the vectors into a table of its own, build its index for `rows`, and return it to write to."""
         self.column, self._options = column, options
@@ -85,13 +85,10 @@ class IndexedTable:
         self.server = self._start_server()
         table = WritableTable(self.server, column, self._extension.all_names)
         try:
-            if autovacuum:
-                table.turn_autovacuum_on()
             with self._preparing(rows) as (connection, index):
                 self._reserve(table.name)
                 self.table = self._load(connection, X, "", table.name)
-                if not autovacuum:
-                    table.turn_autovacuum_off(connection)
+                table.turn_autovacuum_off(connection)
                 if has_key:
                     table.add_key(connection)
                     # The index has its rows in order; through the key they would have to be sorted.

@@ -153,10 +153,6 @@ class Column(ABC):
         """Whether every value fits a page: it is kept in the row itself, and fetched without a detour."""
         return self.value_bytes <= _LONGEST_PLAIN_BYTES
 
-    def rows(self, train: Any) -> Any:
-        """Return a training set, or queries, as rows that have a shape and are read by range."""
-        return train
-
     def row_encoder(self, rows: int, where: Callable[[int], str] = row_of_an_array) -> RowEncoder:
         """Return what encodes blocks of up to `rows` rows; `where` names a row, by its id, for an error."""
         return RowEncoder(self, rows, where)

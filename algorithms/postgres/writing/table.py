@@ -47,19 +47,6 @@ class WritableTable:
         self._settings: Mapping[str, str] = {}
         self._index: BuiltIndex | None = None
         self._sizing: psycopg.Connection[Any] | None = None
-        self._has_restarted = False
-
-    def turn_autovacuum_on(self) -> None:
-        """Have the server vacuum tables by itself; ours, where it does not, is restarted until the end."""
-        with self._server.connect() as connection:
-            is_on = connection.execute("SELECT current_setting('autovacuum')").fetchone() == ("on",)
-        if not is_on and not self._server.is_ours:
-            raise PostgresError(
-                "autovacuum is off on this server: set it on the server itself, or leave it off here, too"
-            )
-        if not is_on:
-            self._has_restarted = True
-            self._server.restart({"autovacuum": "on"})
 
     def add_key(self, connection: psycopg.Connection[Any]) -> None:
         """Let rows be found by their id."""
@@ -125,15 +112,14 @@ class WritableTable:
         return {"index_size": index / 1024, "table_size": table / 1024}
 
     def statistics(self) -> dict[str, Any]:
-        """Return what the server counts: dead_rows, and autovacuums so far."""
+        """Return what the server counts: dead_rows."""
         with suppress(psycopg.Error, PostgresError), self._server.connect() as connection:
             connection.execute(flush_statement(connection.info.server_version))
             row = connection.execute(
-                "SELECT n_dead_tup, autovacuum_count FROM pg_stat_user_tables WHERE relid = to_regclass(%s)",
-                [self.name],
+                "SELECT n_dead_tup FROM pg_stat_user_tables WHERE relid = to_regclass(%s)", [self.name]
             ).fetchone()
             if row is not None:
-                return {"dead_rows": row[0], "autovacuums": row[1]}
+                return {"dead_rows": row[0]}
         return {}
 
     def close(self) -> None:
@@ -146,9 +132,6 @@ class WritableTable:
             with suppress(psycopg.Error, PostgresError):
                 self._server.revive()
                 self._drop()
-        if self._has_restarted:
-            self._has_restarted = False
-            self._server.restart({})
 
     def _drop(self) -> None:
         with self._server.connect() as connection:

@@ -83,9 +83,7 @@ class Work:
         started = time.perf_counter()
         plugin.set_phase_listener(self.monitor.enter)
         with self.monitor.phase("build"):
-            table = plugin.open_writable(
-                FirstRows(self.train, self.loaded), self.rows, has_key, self.workload.autovacuum
-            )
+            table = plugin.open_writable(FirstRows(self.train, self.loaded), self.rows, has_key)
         facts = plugin.get_additional()
         self.report(Built(facts.get("build_time", time.perf_counter() - started), facts["index_size"]))
         return table
