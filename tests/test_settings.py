@@ -166,9 +166,9 @@ def test_each_turn_has_its_settings_on_one_index(tmp_path, monkeypatch, own_serv
 NOT_IN_FORCE = {
     "jit=on": "jit = on is not in force: this server has no JIT",
     "jit_above_cost=0": "jit_above_cost = 0 is not in force: this server has no JIT",
-    "listen_addresses=localhost": "listen_addresses = localhost is not in force: the server runs with ''",
-    "port=5433": "port = 5433 is not in force: the server runs with '5432'",
-    "unix_socket_permissions=0777": "is not in force: the server runs with '0700'",
+    "listen_addresses=localhost": "listen_addresses = localhost is not in force: this server runs with ''",
+    "port=5433": "port = 5433 is not in force: this server runs with '5432'",
+    "unix_socket_permissions=0777": "is not in force: this server runs with '0700'",
     "unix_socket_directories=/tmp": "unix_socket_directories = /tmp is not in force",
     "cluster_name=mine": "cluster_name = mine is not in force",
 }

@@ -3,7 +3,6 @@
 The first group is that of the 5M/100M/1B report of HNSW and VectorChord (docs/postgres.md has the reasons).
 """
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,14 +27,9 @@ SESSION = {
 if sys.platform == "darwin":
     del SESSION["effective_io_concurrency"]  # before version 18, PostgreSQL refuses it there
 
-_COMPUTED = "override"  # source of what the server computes where -1 or 0 is given, as wal_buffers
-_SWITCHES = dict.fromkeys(("on", "true", "yes", "1"), "on") | dict.fromkeys(
-    ("off", "false", "no", "0"), "off"
-)
-_FACTORS = {"": 1, "B": 1, "kB": 1 << 10, "MB": MIB, "GB": GIB, "TB": 1 << 40, "us": 1, "ms": 1000,
-            "s": 10**6, "min": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}  # fmt: skip
-_AMOUNT = re.compile(r"\s*([-+]?[0-9]*\.?[0-9]+(?:e[-+]?[0-9]+)?)\s*([A-Za-z]*)\s*")
-_WORD = re.compile(r"[^\s,'\"]+")
+# Sources of a setting that our server was started with: its arguments, or what it computes of -1 or 0 there.
+_STARTED_WITH = ("command line", "override")
+_OFF = ("off", "false", "no", "0")
 _contenders: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}  # by their values in sessions
 
 # For the sessions that are measured. A plan is made once, and the planner's estimate of what an index scan
@@ -144,22 +138,21 @@ def settable(
 ) -> dict[str, str]:
     """Return those of the user's settings that a session can change; one that the server lacks is an error.
 
-    Those of the whole server were given to ours when it started, and have to be in force; somebody else's
-    cannot take them.
+    Those of the whole server were given to ours when it started; somebody else's cannot take them.
     """
     chosen = {}
     for name, value in settings.items():
         row = connection.execute(
-            "SELECT context IN ('user', 'superuser'), source, setting, coalesce(unit, ''), vartype,"
-            " pg_jit_available() FROM pg_settings WHERE name = lower(%s) OR name = %s",
+            "SELECT context IN ('user', 'superuser'), source, pg_jit_available()"
+            " FROM pg_settings WHERE name = lower(%s) OR name = %s",
             [name, name],
         ).fetchone()
         if row is None:
             raise PostgresError(
                 f"the server has no setting {name}, which --setting or ANN_BENCHMARKS_PG_SETTINGS names"
             )
-        is_of_session, source, found, unit, kind, has_jit = row
-        if name.startswith("jit") and not has_jit and (name, _SWITCHES.get(value.lower())) != ("jit", "off"):
+        is_of_session, source, has_jit = row
+        if name.startswith("jit") and not has_jit and not (name == "jit" and value.lower() in _OFF):
             raise PostgresError(
                 f"{name} = {value} is not in force: this server has no JIT (pg_jit_available() is false);"
                 " leave it out, or name a server that has it"
@@ -168,11 +161,8 @@ def settable(
             chosen[name] = value
         elif not is_ours:
             raise PostgresError(f"{name} = {value} cannot be set in a session: set it on the server itself")
-        elif source != _COMPUTED and not _is_same(name, value, found, unit, kind):
-            raise PostgresError(
-                f"{name} = {value} is not in force: the server runs with '{found}{unit}', which this project"
-                " needs; leave it out"
-            )
+        elif source not in _STARTED_WITH:
+            raise PostgresError(f"{name} = {value} is not in force: leave it out")
     return chosen
 
 
@@ -183,24 +173,3 @@ def check_contender(connection: psycopg.Connection[Any], settings: Mapping[str, 
     if other != settings:
         one, two = (" ".join(f"{name}={value}" for name, value in each.items()) for each in (other, settings))
         raise PostgresError(f"'{one}' and '{two}' are the same on this server: leave one of them out")
-
-
-def _is_same(name: str, value: str, found: str, unit: str, kind: str) -> bool:
-    """Whether a value, as the user writes it, is that of pg_settings, which is in its unit."""
-    if name == "shared_preload_libraries":
-        return {*_WORD.findall(value)} <= {*_WORD.findall(found)}
-    wanted, has = _amount(value, unit), _amount(found, unit)
-    if kind in ("integer", "real") and wanted is not None and has is not None:
-        rounding = _amount("1", unit) if kind == "integer" else 0
-        return abs(wanted - has) <= max(rounding or 0, 1e-9 * abs(has)) * 0.5
-    return _SWITCHES.get(value.lower(), value.lower()) == _SWITCHES.get(found.lower(), found.lower())
-
-
-def _amount(text: str, unit: str) -> float | None:
-    """Read a number with a unit, or without one in a unit such as 8kB, in bytes or microseconds."""
-    match = _AMOUNT.fullmatch(text)
-    in_unit = _AMOUNT.fullmatch(unit if unit[:1].isdigit() else f"1{unit}")
-    if match is None or in_unit is None or match[2] not in _FACTORS:
-        return None
-    factor = _FACTORS[match[2]] if match[2] else float(in_unit[1]) * _FACTORS[in_unit[2]]
-    return float(match[1]) * factor

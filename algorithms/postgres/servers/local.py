@@ -214,6 +214,11 @@ class LocalServer(Server):
         if self._serves_standbys:
             profile |= standby_profile()
         self._given = given_settings()
+        for name, value in self._given.items():
+            if fixed.get(name, value) != value:
+                raise PostgresError(
+                    f"{name} = {value} is not in force: this server runs with '{fixed[name]}'; leave it out"
+                )
         chosen = {**profile, **self._given, **settings}
         given = chosen.get("shared_preload_libraries", "")
         self._loaded_libraries = library_list(given)
