@@ -1,9 +1,7 @@
 import io
 import os
 import re
-import shutil
 import stat
-import subprocess
 import sys
 import tarfile
 import types
@@ -25,9 +23,9 @@ from ann_benchmarks.data.download import fetching
 from ann_benchmarks.installing import local
 from ann_benchmarks.installing.main import main
 
-from .archives import debian_package, tarred
+from .archives import tarred
 from .file_server import FileServer
-from .programs import ROOT, one_line, temporary_folder
+from .programs import ROOT, one_line
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="releases are for Linux")
 
@@ -57,34 +55,12 @@ def thing(**changes: bytes | None) -> dict[str, bytes]:
     return {paths[name]: content for name, content in files.items() if content is not None}
 
 
-def debian(files: dict[str, bytes]) -> dict[str, bytes]:
-    major = Installation(embedded_installation()).major()
-    folders = {
-        "pkglibdir": f"./usr/lib/postgresql/{major}/lib",
-        "sharedir": f"./usr/share/postgresql/{major}",
-    }
-    moved = {}
-    for path, content in files.items():
-        folder, _, rest = path.partition("/")
-        moved[f"{folders[folder]}/{rest}"] = content
-    return moved | {f"./usr/lib/postgresql/{major}/lib/bitcode/thing/thing.bc": b"BC"}
-
-
 def packed(path: Path, files: dict[str, bytes]) -> Path:
     """Write an archive of the kind that its name says."""
     if path.suffix == ".zip":
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
             for name, content in files.items():
                 file.writestr(f"./{name}", content)
-    elif ".deb" in path.suffixes:
-        compression = path.suffix.removeprefix(".").replace("deb", "")  # of x.deb.xz, which becomes x.deb
-        path = path.with_suffix("") if compression else path
-        mode = "" if compression == "zst" else compression
-        tar = tarred(debian(files), mode)
-        if compression == "zst":
-            tar = subprocess.run(["zstd", "-c"], input=tar, stdout=subprocess.PIPE, check=True).stdout
-        name = "data.tar" + (f".{compression}" if compression else "")
-        path.write_bytes(debian_package(tar, name))
     else:
         path.write_bytes(tarred(files, path.suffix.removeprefix(".").replace("tar", "")))
     return path
@@ -113,13 +89,8 @@ def names(files: dict[str, bytes]) -> dict[str, bytes]:
     return {path.rpartition("/")[2]: content for path, content in files.items()}
 
 
-KINDS = ["x.zip", "x.tar.gz", "x.tar.xz", "x.tar", "x.deb", "x.deb.xz", "x.deb.gz", "x.deb.zst"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["x.zip", "x.tar.gz", "x.tar.xz", "x.tar"])
 def test_archives_of_all_kinds_are_installed(tmp_path: Path, installation: Installation, kind: str) -> None:
-    if kind.endswith("zst") and not shutil.which("zstd"):
-        pytest.skip("zstd is missing")
     files = thing()
     archive = packed(tmp_path / kind, files)
     umask = os.umask(0o077)
@@ -145,31 +116,10 @@ def test_folders_that_postgresql_adds_its_name_to(tmp_path: Path) -> None:
     assert plain.extensions == tmp_path / "share/postgresql/extension"
 
 
-def test_a_package_without_the_program_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive = packed(tmp_path / "x.deb", thing())
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(PostgresError, match="Debian package.*dpkg-deb.*take the release's .zip"):
-        read_release(archive, "thing")
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has another account")
-def test_a_package_is_unpacked_without_the_rights_of_root(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nor can that account open the archive, whose folder is closed to it, or see a secret."""
-    program = shutil.which("dpkg-deb")
-    if not program:
-        pytest.skip("dpkg-deb is missing")
-    archive = packed(tmp_path / "x.deb.xz", thing())
-    tmp_path.chmod(0o700)
-    with temporary_folder() as folder:
-        stand_in = folder / "dpkg-deb"
-        test = f'[ "$(id -u)" != 0 ] && [ -z "$REGISTRY_TOKEN" ] && [ ! -e {archive} ]'
-        stand_in.write_text(f'#!/bin/sh\n{test} && exec {program} "$@"\n')
-        stand_in.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-        monkeypatch.setenv("REGISTRY_TOKEN", "precious")
-        assert read_release(archive, "thing").version == "1.2.0"
+def test_debian_packages_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.deb").write_bytes(b"!<arch>\ndebian-binary")
+    with pytest.raises(PostgresError, match="is a Debian package: unpack it by `dpkg-deb -x`"):
+        read_release(tmp_path / "x.deb", "thing")
 
 
 def test_library_has_the_name_that_the_control_file_gives(tmp_path: Path, installation: Installation) -> None:
@@ -296,7 +246,6 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
 
 def test_an_unmarked_library_goes_by_the_paths(tmp_path: Path, installation: Installation) -> None:
     unmarked = thing(library=some_library()[:4096])
-    install(read_release(packed(tmp_path / "x.deb", unmarked), "thing"), installation)
     named = packed(tmp_path / f"postgresql-{installation.major()}-thing.zip", unmarked)
     install(read_release(named, "thing"), installation)
     with pytest.raises(PostgresError, match="is for PostgreSQL 9"):
@@ -319,7 +268,7 @@ def test_nothing_is_taken_through_links(tmp_path: Path) -> None:
     assert archives.read_archive(tmp_path / "x.zip") == {}
 
 
-@pytest.mark.parametrize("kind", ["x.zip", "x.tar.gz", "x.tar.xz", "x.deb.xz", "x.deb"])
+@pytest.mark.parametrize("kind", ["x.zip", "x.tar.gz", "x.tar.xz"])
 def test_damaged_archives(tmp_path: Path, kind: str) -> None:
     archive = packed(tmp_path / kind, thing())
     whole = archive.read_bytes()
@@ -330,9 +279,8 @@ def test_damaged_archives(tmp_path: Path, kind: str) -> None:
         assert str(raised.value).startswith(str(archive)) and "\n" not in str(raised.value)
     middle = len(whole) // 2
     archive.write_bytes(whole[:middle] + bytes(64) + whole[middle + 64 :])
-    if kind != "x.deb":  # a plain tar has no checksum of its contents
-        with pytest.raises(PostgresError):
-            read_release(archive, "thing")
+    with pytest.raises(PostgresError):
+        read_release(archive, "thing")
 
 
 # The command

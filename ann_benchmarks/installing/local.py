@@ -89,9 +89,7 @@ def _download(plugin: PluginClass, config: Config, algorithm: str, version: str 
             "--archive FILE puts one there that you have"
         )
     target = plugin.local_target()
-    hint = (
-        f"give a release archive or .deb that you have with --archive FILE, or {plugin.instead_of_installing}"
-    )
+    hint = f"give a release archive that you have with --archive FILE, or {plugin.instead_of_installing}"
     folder = CACHE / path.parent.name
     if path.suffix == ".yml":
         url = release_address(path, version, target)

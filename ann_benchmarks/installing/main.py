@@ -229,7 +229,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         "--archive",
         metavar="FILE",
         type=path,
-        help="with --local: the archive or .deb of a release that you have",
+        help="with --local: the archive of a release that you have",
     )
     add(
         "--definitions",

@@ -1,4 +1,4 @@
-"""Archives in which extensions are released: .zip and .whl, .tar.gz, .tar.xz and Debian packages.
+"""Archives in which extensions are released: .zip and .whl, .tar.gz and .tar.xz.
 
 Files alone are taken out of them, no links, under names that stay inside, and within bounds.
 """
@@ -6,18 +6,14 @@ Files alone are taken out of them, no links, under names that stay inside, and w
 import gzip
 import shutil
 import stat
-import subprocess
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO
 
 from ..errors import PostgresError
-from ..variables import program_environment
-from .account import server_account
 
 _MIB = 1 << 20
 _MOST_BYTES = 1024 * _MIB  # of all files of an archive together
@@ -68,8 +64,11 @@ def _opened(archive: Path) -> Iterator[Iterator[tuple[str, Callable[[], IO[bytes
             raise ValueError("it is not a regular file")
         with archive.open("rb") as file:
             start = file.read(8)
-        kinds = {b"PK": _zip_files, b"!<": _debian_files}
-        with closing(kinds.get(start[:2], _tar_files)(archive)) as files:
+        if start == b"!<arch>\n":
+            raise PostgresError(
+                f"{archive} is a Debian package: unpack it by `dpkg-deb -x`, and give its files as a .tar.gz"
+            )
+        with closing((_zip_files if start.startswith(b"PK") else _tar_files)(archive)) as files:
             yield _checked(files)
     except PostgresError:
         raise
@@ -85,7 +84,7 @@ def _opened(archive: Path) -> Iterator[Iterator[tuple[str, Callable[[], IO[bytes
 def _unusable(archive: Path, error: Exception) -> PostgresError:
     reason = (" ".join(str(error).split()) or type(error).__name__)[:200].rstrip(": ")
     return PostgresError(
-        f"{archive} is damaged, or not a .zip, .whl, .tar.gz, .tar.xz or .deb of a release: {reason};"
+        f"{archive} is damaged, or not a .zip, .whl, .tar.gz or .tar.xz of a release: {reason};"
         " download it again"
     )
 
@@ -111,41 +110,8 @@ def _zip_files(archive: Path) -> _Files:
                 yield info.filename, info.file_size, lambda info=info: opened.open(info)  # type: ignore[misc]
 
 
-def _tar_files(archive: Path, stream: IO[bytes] | None = None) -> _Files:
-    how: Any = {"mode": "r:*"} if stream is None else {"fileobj": stream, "mode": "r|"}
-    with tarfile.open(archive, **how) as opened:
+def _tar_files(archive: Path) -> _Files:
+    with tarfile.open(archive) as opened:
         for member in opened:
             if member.isfile() and not member.issparse():
                 yield member.name, member.size, lambda member=member: opened.extractfile(member)  # type: ignore[misc]
-
-
-def _debian_files(archive: Path) -> _Files:
-    """Have dpkg-deb read a .deb as its input: as an account without rights, where we are root."""
-    with tempfile.TemporaryFile() as errors, archive.open("rb") as file:
-        try:
-            process = subprocess.Popen(
-                ["dpkg-deb", "--fsys-tarfile", "-"],
-                stdin=file, stdout=subprocess.PIPE, stderr=errors,
-                env=program_environment(), **server_account().identity(),
-            )  # fmt: skip
-        except FileNotFoundError:
-            raise PostgresError(
-                f"{archive} is a Debian package, for which this machine lacks the program dpkg-deb: "
-                "take the release's .zip instead"
-            ) from None
-        assert process.stdout is not None
-        try:
-            yield from _tar_files(archive, process.stdout)
-            while process.stdout.read(_MIB):  # what follows the last member
-                pass
-            if process.wait() != 0:
-                errors.seek(0)
-                raise ValueError(errors.read(1000).decode(errors="replace"))
-        except tarfile.ReadError as error:
-            process.wait()
-            errors.seek(0)
-            raise ValueError(errors.read(1000).decode(errors="replace") or str(error)) from None
-        finally:
-            process.kill()
-            process.stdout.close()
-            process.wait()

@@ -21,9 +21,9 @@ NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 _CREATION = "CREATE EXTENSION IF NOT EXISTS {} CASCADE"
 _REMEDIES = {
     "embedded": "`python install.py --local --algorithm {algorithm}` downloads it, "
-    "or takes it from a release archive or .deb that you have (--archive FILE)",
+    "or takes it from a release archive that you have (--archive FILE)",
     "embedded, no release known": "`python install.py --local --algorithm {algorithm} --archive FILE` "
-    "takes it from a release archive or .deb that you have",
+    "takes it from a release archive that you have",
     "installed": "install its package for that PostgreSQL",
     "external": "install it there",
 }
