@@ -23,11 +23,7 @@ from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.servers.machine import busy_share, machine_cpu, server_processes
 from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 from ann_benchmarks.algorithms.postgres.statistics import watch as watch_module
-from ann_benchmarks.algorithms.postgres.statistics.counters import (
-    CLIENT_APPLICATION,
-    WaitSampler,
-    flush_statement,
-)
+from ann_benchmarks.algorithms.postgres.statistics.counters import CLIENT_APPLICATION, FLUSH, WaitSampler
 from ann_benchmarks.algorithms.postgres.statistics.watch import ServerWatch
 
 from .postgres_fixtures import copied
@@ -80,12 +76,11 @@ def watched(server: Server, relation: str, *statements: str, queries: int = 1) -
     """What is seen while a client runs statements."""
     watch = ServerWatch(server, relation, f"{relation}_index")
     with closing(watch), client(server) as connection:
-        flush = flush_statement(connection.info.server_version)
-        connection.execute(flush)
+        connection.execute(FLUSH)
         with watch.running():
             for statement in statements:
                 connection.execute(statement)
-        connection.execute(flush)
+        connection.execute(FLUSH)
         return watch.facts(queries)
 
 
@@ -170,7 +165,6 @@ def test_what_sessions_wait_for_and_what_they_compute(server: Server):
             while time.monotonic() < began + 1.2 * PATIENCE or sum(backend.cpu_times()[:2]) < before + 0.4:
                 busy.execute(BUSY.replace("300000", "2000000"))  # seldom idle, however busy the machine is
                 queries += 1
-            seconds = time.monotonic() - began
         sleeping.cancel()
         unseen.cancel()
         assert all(isinstance(each.exception(), psycopg.errors.QueryCanceled) for each in asleep)
@@ -182,7 +176,6 @@ def test_what_sessions_wait_for_and_what_they_compute(server: Server):
         assert waits[doing] == pytest.approx(1 / 3, abs=0.2), waits
     assert list(waits.values()) == sorted(waits.values(), reverse=True)
     assert sum(waits.values()) == pytest.approx(1, abs=0.01)
-    assert 3 * 3 <= facts["wait_samples"] <= 3 * 40 * seconds
     assert facts["server_cpu_seconds_per_query"] * queries == pytest.approx(computed, rel=0.15, abs=0.05)
     assert 0.2 < facts["machine_busy_share"] <= 1
 

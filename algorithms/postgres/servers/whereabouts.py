@@ -28,6 +28,7 @@ MATTERING = (
     "max_parallel_workers_per_gather", "shared_preload_libraries", "synchronous_commit",
     "track_io_timing", "wal_compression", "wal_level", "work_mem",
 )  # fmt: skip
+_OLDEST = 15  # version of PostgreSQL
 _FILES_A_CLIENT = 3  # while it starts: both ends of a socket, and its book
 _OTHER_FILES = 32
 
@@ -60,12 +61,19 @@ def known_facts(extensions: Sequence[str]) -> dict[str, Any]:
         server = ExternalServer()
         server.start({})
         with server.connect() as connection:
+            _check_version(str(connection.info.server_version // 10_000))
             return {**facts_of(server, connection), **_offered_versions(connection, extensions)}
     found = {"postgres": built_version(programs.parent)}
+    _check_version(found["postgres"])
     for name in extensions:
         if version := extension_version(programs, name):
             found[name] = version
     return {**_read_own_facts(), **{f"{name}_version": version for name, version in found.items()}}
+
+
+def _check_version(version: str) -> None:
+    if int(version.partition(".")[0]) < _OLDEST:
+        raise PostgresError(f"the server is PostgreSQL {version}: name one of version {_OLDEST} or newer")
 
 
 def _offered_versions(connection: psycopg.Connection[Any], extensions: Sequence[str]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from psycopg import pq
 
 from ..errors import PostgresError, refusal
 from ..servers.libpq import SHARED_BACKENDS, backend_of, connect
-from ..statistics.counters import CLIENT_APPLICATION, flush_statement
+from ..statistics.counters import CLIENT_APPLICATION, FLUSH
 from .statement import (
     CUSTOM_FIRST,
     QueryStatement,
@@ -94,7 +94,7 @@ class PreparedSession:
 
     def flush_statistics(self) -> None:
         """Have the server count what this session has done, which it would do some seconds later."""
-        self._connection.execute(flush_statement(self._connection.info.server_version))
+        self._connection.execute(FLUSH)
 
     def close(self) -> None:
         """Close the connection."""

@@ -2,7 +2,7 @@
 
 Each statistic that is sampled, or stored with a point, is one line of VIEWS.
 
-Names of views and columns: PostgreSQL's manual, "The Cumulative Statistics System", of versions 13 to 18.
+Names of views and columns: PostgreSQL's manual, "The Cumulative Statistics System", of versions 15 to 18.
 """
 
 import random
@@ -19,13 +19,10 @@ from psycopg import pq
 
 from ..errors import PostgresError
 
-# Until PostgreSQL 14, backends report and are reported at most every half second, in files.
-SHARED_MEMORY_VERSION = 150000
-REPORT_SECONDS = 0.5
+FLUSH = "SELECT pg_stat_force_next_flush()"  # what a session has done so far is counted then, not later
 _STATEMENT = b"ann_statistics"
 _DATABASE = "pg_stat_database WHERE datname = current_database()"
 _IO = "pg_stat_io WHERE object <> 'wal'"
-_LOG_POSITION = "CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_lsn() - '0/0' END"
 # The functions behind the views of tables and indexes, with fewer joins; null for no relation. $1 is the
 # table's name and $2 the index's. A server that does not count names no relation.
 _COUNTS = "current_setting('track_counts')::bool"
@@ -114,15 +111,14 @@ VIEWS = (
     StatisticsView(_IO, """
         io_read_bytes   sum(read_bytes)
         io_write_bytes  sum(write_bytes)""", first=180000),
-    StatisticsView(f"(SELECT {_LOG_POSITION} AS lsn) AS position", "wal_bytes lsn", before=140000),
     StatisticsView("pg_stat_wal", """
         wal_records       wal_records
         wal_full_pages    wal_fpi
         wal_bytes         wal_bytes
-        wal_buffers_full  wal_buffers_full""", first=140000),
+        wal_buffers_full  wal_buffers_full"""),
     StatisticsView("pg_stat_wal", """
         wal_writes  wal_write
-        wal_syncs   wal_sync""", first=140000, before=180000),
+        wal_syncs   wal_sync""", before=180000),
     StatisticsView("pg_stat_bgwriter", """
         checkpoints_timed         checkpoints_timed
         checkpoints_requested     checkpoints_req
@@ -217,13 +213,6 @@ class CounterReader:
             libpq.prepare(_STATEMENT, sql.encode()).status == pq.ExecStatus.COMMAND_OK
             and libpq.exec_prepared(_STATEMENT, (b"", b"")).status == pq.ExecStatus.TUPLES_OK
         )
-
-
-def flush_statement(server_version: int) -> str:
-    """Return what a session has to run so that all that it has done before is in the statistics then."""
-    if server_version >= SHARED_MEMORY_VERSION:
-        return "SELECT pg_stat_force_next_flush()"
-    return f"SELECT pg_sleep({REPORT_SECONDS})"
 
 
 CLIENT_APPLICATION = "ann_benchmarks_client"

@@ -19,7 +19,7 @@ from ..servers import Server
 from ..servers.libpq import connect
 from ..servers.machine import ServerProcesses, busy_share, machine_cpu, server_processes
 from ..settings import shared_buffers
-from .counters import REPORT_SECONDS, SHARED_MEMORY_VERSION, VIEWS, CounterReader, WaitSampler, shares
+from .counters import VIEWS, CounterReader, WaitSampler, shares
 
 _T = TypeVar("_T")
 MONITOR_APPLICATION = "ann_benchmarks_monitor"
@@ -119,7 +119,7 @@ class ServerWatch:
         if run.busy_share is not None:
             facts["machine_busy_share"] = run.busy_share
         if run.seen:
-            facts |= {"wait_events": json.dumps(shares(run.seen)), "wait_samples": run.seen.total()}
+            facts["wait_events"] = json.dumps(shares(run.seen))
         return facts
 
     def close(self) -> None:
@@ -158,8 +158,6 @@ class ServerWatch:
         connection, reader = self._connection, self._reader
         if connection is None or reader is None:
             return {}
-        if connection.info.server_version < SHARED_MEMORY_VERSION:
-            time.sleep(REPORT_SECONDS + 0.1)
         return _if_available(lambda: reader.read(self._table, self._index)) or {}
 
     def _used(self) -> dict[str, float]:

@@ -23,7 +23,7 @@ from ..servers import Server
 from ..servers.extension import LEFTOVERS as CITUS_SCHEMA
 from ..session.session import QuerySession
 from ..session.statement import QueryStatement, changed, check_plan, load_libraries, set_and_check
-from ..statistics.counters import flush_statement
+from ..statistics.counters import FLUSH
 from ..statistics.watch import ServerWatch
 from ..table import Column
 from .citus_statement import FLUSH_TABLE, SETTINGS_TABLE, TABLE, CitusStatement, sent_queries
@@ -203,12 +203,11 @@ def _plan_there(shard: Shard, query: str, settings: Mapping[str, str]) -> Mappin
 def _make_views(connection: psycopg.Connection[Any], shard: Shard, other: psycopg.Connection[Any]) -> None:
     """Put views in the place of the parts that Citus has made on a shard, which `other` is connected to."""
     other.execute("SET citus.enable_manual_changes_to_shards = on")
-    flush = flush_statement(other.info.server_version).removeprefix("SELECT ")
     value = "current_setting(name, true) AS value"
     for table, query in (
         (TABLE, f"SELECT * FROM {shard.table_name}"),
         (SETTINGS_TABLE, f"SELECT {shard.number} AS shard, name, {value} FROM pg_settings"),
-        (FLUSH_TABLE, f"SELECT {shard.number} AS shard, {flush}::text AS done"),
+        (FLUSH_TABLE, FLUSH.replace("SELECT", f"SELECT {shard.number} AS shard,") + "::text AS done"),
     ):
         part = _part_of(connection, table, shard)
         other.execute(f"DROP TABLE {part}")

@@ -9,14 +9,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-import psycopg
 from psycopg import sql
 
 from ..errors import PostgresError
 from ..servers.libpq import connect
 from ..session.session import STATEMENT, QuerySession
 from ..session.statement import QueryStatement
-from ..statistics.counters import CLIENT_APPLICATION, SHARED_MEMORY_VERSION, flush_statement
+from ..statistics.counters import CLIENT_APPLICATION, FLUSH
 from .pgbouncer import NAME
 
 ADMIN = NAME  # the database that is the console of the pooler itself
@@ -121,20 +120,8 @@ def check_backends(statement: PooledStatement) -> int:
 
 
 def flush_backends(parameters: Mapping[str, Any]) -> None:
-    """Have each of a pool's server connections count what it has done.
-
-    Before version 15, PostgreSQL counts half a second later: all connections are held for as long, at once.
-    """
-    count, held = _count(parameters), 0
-
-    def flush(connection: psycopg.Connection[Any]) -> None:
-        nonlocal held
-        held += 1
-        version = connection.info.server_version
-        is_time = version >= SHARED_MEMORY_VERSION or held == count
-        connection.execute(flush_statement(version) if is_time else "SELECT")
-
-    _hold_each(parameters, count, then=flush)
+    """Have each of a pool's server connections count what it has done."""
+    _hold_each(parameters, _count(parameters), holding=FLUSH)
 
 
 def _count(parameters: Mapping[str, Any]) -> int:
@@ -150,16 +137,16 @@ def _hold_each(
     parameters: Mapping[str, Any],
     count: int,
     before: Callable[[], object] = lambda: None,
-    then: Callable[[psycopg.Connection[Any]], object] = lambda held: held.execute("SELECT"),
+    holding: str = "SELECT",
 ) -> None:
     """Hold one server connection after the other, until all are held.
 
-    `before` is called before each, while all earlier ones are held, and `then` with a connection that holds
-    it. The pooler gives out the one that was used last, so that `then` has the one that `before` had.
+    `before` is called before each, while all earlier ones are held, and `holding` is what then holds it. The
+    pooler gives out the one that was used last, so that this has the one that `before` had.
     """
     with ExitStack() as stack:
         for _ in range(count):
             before()
-            holding = stack.enter_context(connect({**parameters, "application_name": CLIENT_APPLICATION}))
-            stack.enter_context(holding.transaction())
-            then(holding)
+            client = stack.enter_context(connect({**parameters, "application_name": CLIENT_APPLICATION}))
+            stack.enter_context(client.transaction())
+            client.execute(holding)

@@ -18,7 +18,7 @@ from ..servers import Server
 from ..servers.libpq import backend_of
 from ..servers.progress import index_progress
 from ..settings import apply_settings
-from ..statistics.counters import CLIENT_APPLICATION, flush_statement
+from ..statistics.counters import CLIENT_APPLICATION, FLUSH
 from ..table import Column
 from .pool import WriteAccess, WriterPool
 
@@ -114,7 +114,7 @@ class WritableTable:
     def statistics(self) -> dict[str, Any]:
         """Return what the server counts: dead_rows."""
         with suppress(psycopg.Error, PostgresError), self._server.connect() as connection:
-            connection.execute(flush_statement(connection.info.server_version))
+            connection.execute(FLUSH)
             row = connection.execute(
                 "SELECT n_dead_tup FROM pg_stat_user_tables WHERE relid = to_regclass(%s)", [self.name]
             ).fetchone()
