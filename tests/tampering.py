@@ -144,7 +144,7 @@ def relabelled(name: str, attrs: dict[str, Any], **fields: Any) -> Change:
 
 def on_a_tier(available: float = 128.0, **attrs: Any) -> Change:
     """Say of every point by two clients that it was measured with 128 MB, and how many there were."""
-    tier = {"tier": "32MB:128MB", "tier_method": "cgroup", "tier_ram": 128 * MB, "tier_samples": 9}
+    tier = {"tier": "32MB:128MB", "tier_method": "cgroup", "tier_ram": 128 * MB}
     buffers = {"tier_shared_buffers": 32 * MB, "shared_buffers": 32 * MB}
     attrs = {**tier, **buffers, "tier_available": available * MB, **attrs}
     return relabelled("part-c2", attrs, tier_method="cgroup", tier_memory="sb32MB-ram128MB")

@@ -202,7 +202,6 @@ def test_each_rate_is_a_series_of_arrivals_of_popular_queries(folder: Path):
         shares = json.loads(point["wait_events"])
         assert sum(shares.values()) == pytest.approx(1, abs=0.01)
         assert next(iter(shares)) == "idle"  # as clients are at a rate that keeps nobody busy
-        assert point["wait_samples"] > 1
 
 
 def test_the_point_at_a_recall_is_the_first_that_reaches_it(folder: Path):

@@ -88,11 +88,9 @@ def test_huge_pages_leave_the_target_and_those_of_others_alone():
             holding.apply(Tier(ram=target))
             assert isinstance(holding.memory, WholeMachine) and holding.groups == []
             assert abs(holding.memory.available() / target - 1) < 0.03
-            assert holding.facts["tier_huge_pages"] > 300
-            assert ledgers.total_pages() - others == pytest.approx(holding.facts["tier_huge_pages"], abs=200)
+            assert ledgers.total_pages() - others > 300
             holding.apply(Tier())
             assert ledgers.total_pages() == others
-            assert "tier_huge_pages" not in holding.facts
             holding.apply(Tier(ram=target))
             assert ledgers.total_pages() > others
         assert ledgers.total_pages() == others
@@ -167,7 +165,6 @@ def test_a_group_caches_no_more_than_its_limit(ledger, big_file):
     with Holding("cgroup", [big_file.parent], ledger) as holding:
         holding.apply(Tier(ram=128 * MB))
         assert holding.facts["tier_available_at_start"] == pytest.approx(128 * MB, rel=0.03)
-        assert holding.facts["tier_memory_limit"] == pytest.approx(128 * MB, rel=0.03)
         group = holding.memory
         assert isinstance(group, ControlGroup)
         with inside(holding.groups, READ, big_file) as reader:

@@ -108,7 +108,6 @@ def check(point: dict[str, Any]) -> None:
     else:
         assert point["tier_ram"] == int(ram.removesuffix("MB")) * MB
         assert point["tier_available"] == pytest.approx(point["tier_ram"], rel=0.05)
-        assert point["tier_samples"] > 0
 
 
 @needs_memory_group
@@ -151,8 +150,6 @@ def test_huge_pages_make_the_same_servers(folder: Path):
     (point,) = points(folder).values()
     check(point)
     assert point["tier_method"] == "hugepages"
-    held = point["tier_huge_pages"] * 2 * MB + point["tier_locked"]
-    assert held == pytest.approx(1 << 30, rel=0.9)  # other tests take memory and give it back meanwhile
     assert meminfo()["HugePages_Total"] == before
 
 
@@ -249,9 +246,7 @@ def test_what_is_available_is_sampled_in_a_run():
     watch = MemoryWatch(memory)
     with watch.running():
         until(lambda: memory.asked > 2)
-    facts = watch.facts(1)
-    assert facts["tier_available"] == facts["tier_available_low"] == 500 * MB
-    assert facts["tier_samples"] >= 2
+    assert watch.facts(1) == {"tier_available": 500 * MB}
     assert MemoryWatch(None).facts(1) == {}
 
 
@@ -268,7 +263,7 @@ def test_a_run_begins_when_the_memory_is_what_it_is_to_be():
     watch = MemoryWatch(Growing(), 500 * MB)
     with watch.running():
         pass
-    assert watch.facts(1)["tier_available_low"] == 500 * MB
+    assert watch.facts(1)["tier_available"] == 500 * MB
 
 
 @pytest.mark.parametrize(

@@ -218,14 +218,7 @@ class Holding:
                 f"{size_text(target)} were to be available, but {size_text(available)} are: "
                 "end other programs, or request less"
             )
-        facts: dict[str, Any] = {"tier_method": self.method, "tier_available_at_start": available}
-        if (ahead := machine.read_ahead(self.folders[0])) is not None:
-            facts["disk_read_ahead"] = ahead
-        if isinstance(self.memory, ControlGroup):
-            facts["tier_memory_limit"] = self.memory.limit()  # ours, or our container's
-        elif target is not None:
-            facts |= self._held.facts
-        self.facts = facts
+        self.facts = {"tier_method": self.method, "tier_available_at_start": available}
 
 
 def choose_limits(tier: Tier, method: str, folder: Path, name: str) -> tuple[list[Group], str]:

@@ -6,7 +6,6 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import MB, size_text
@@ -76,11 +75,6 @@ class LockedMemory:
     def __init__(self, ledger: Ledger, hold: Hold, ballast: Ballast | None = None) -> None:
         self._ledger, self.hold = ledger, hold
         self.ballast = ballast or Ballast()
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """Attributes of the results."""
-        return {"tier_huge_pages": self.hold.pages, "tier_locked": self.ballast.size}
 
     def pages_in_use(self) -> int:
         """How many of the held pages some process uses as its memory; there should be none."""

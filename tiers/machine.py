@@ -83,14 +83,6 @@ def device_name(device: str) -> str:
     return next((line.removeprefix("DEVNAME=") for line in lines if line.startswith("DEVNAME=")), device)
 
 
-def read_ahead(folder: Path) -> int | None:
-    """Bytes that the kernel reads ahead on the disk of a folder, None where that is not known."""
-    try:
-        return int((_DEVICES / block_device(folder) / "queue" / "read_ahead_kb").read_text()) * 1024
-    except (UserError, OSError, ValueError):
-        return None
-
-
 def _mounted(place: Path) -> tuple[str, str]:
     """Return the type and the source of the file system that a place is on; the last mount hides others."""
     best, found = -1, ("unknown", "")

@@ -129,15 +129,8 @@ class MemoryWatch:
             thread.join()
 
     def facts(self, queries: int) -> dict[str, Any]:
-        """Return the median, the least and the most of the samples, in bytes; nothing without samples."""
-        if not self._samples:
-            return {}
-        return {
-            "tier_available": int(statistics.median(self._samples)),
-            "tier_available_low": min(self._samples),
-            "tier_available_high": max(self._samples),
-            "tier_samples": len(self._samples),
-        }
+        """Return the median of the samples, in bytes; nothing without samples."""
+        return {"tier_available": int(statistics.median(self._samples))} if self._samples else {}
 
     def close(self) -> None:
         """Nothing is open."""

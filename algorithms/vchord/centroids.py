@@ -197,7 +197,6 @@ def clustering_facts(found: Clustering) -> Facts:
         "clustering_device": found.device,
         "clustering_sample": found.sample_rows,
         "clustering_inertia": found.inertia,
-        "clustering_passes": len(found.history),
         # 1: all lists are equally long; 2: a row shares its list with twice as many rows as it would then.
         "clustering_imbalance": float(len(sizes) * (sizes.astype(float) ** 2).sum() / sizes.sum() ** 2),
     }

@@ -112,9 +112,6 @@ def filled(runs: list[Measured]) -> list[Measured]:
     for place, run in enumerate(runs):
         source = (np.roll(answered, -place, axis=0).argmax(axis=0) + place) % len(runs)
         source[aside] = 0
-        facts = {
-            "queries_answered_aside": int(np.count_nonzero(aside)),
-            "queries_of_other_rounds": int(np.count_nonzero(~answered[place])),
-        }
-        result.append(replace(run, neighbors=ids[source, everyone], facts={**run.facts, **facts}))
+        facts = {**run.facts, "queries_answered_aside": int(np.count_nonzero(aside))}
+        result.append(replace(run, neighbors=ids[source, everyone], facts=facts))
     return result

@@ -107,9 +107,8 @@ class PartialIndexes(Division):
         return [Part(table, rows, predicate) for predicate, rows in self._counts.items()]
 
     def facts(self) -> dict[str, Any]:
-        """Return the number of indexes, and the least rows of one, where there is one."""
-        least = {"partial_index_rows": min(self._counts.values())} if self._counts else {}
-        return {"partial_indexes": len(self._counts), **least}
+        """Return the number of indexes."""
+        return {"partial_indexes": len(self._counts)}
 
     def _count_values(self, condition: ColumnCondition) -> dict[str, int]:
         attribute, kind = self._rows.attributes[condition.column], condition.kind

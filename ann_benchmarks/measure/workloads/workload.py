@@ -1,7 +1,7 @@
 """A workload from its table to its record, and rows inserted one by one as fast as they go."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,10 +14,10 @@ from ann_benchmarks.data.datasets import Dataset
 from ann_benchmarks.jobs.events import Event, WorkloadDone
 from ann_benchmarks.jobs.job import JobRequest
 from ann_benchmarks.load.request import Load, poisson_arrivals
-from ann_benchmarks.load.spans import active_span, closed_loop, free_since, lateness
+from ann_benchmarks.load.spans import active_span, closed_loop
 from ann_benchmarks.load.workload import KINDS
 from ann_benchmarks.monitoring import Phases
-from ann_benchmarks.plugin import Changes, Plugin, Writable, Writers, Writes, client_facts
+from ann_benchmarks.plugin import Changes, Plugin, Writable, Writers, client_facts
 from ann_benchmarks.results.records import write_record
 from ann_benchmarks.results.remarks import remarks
 
@@ -261,7 +261,7 @@ def _write(
         of_kind = planned.kinds[numbers] == place
         times = Times(wrote.ends[of_kind], wrote.seconds[of_kind], int(np.count_nonzero(of_kind & ~done)))
         seen.writes[kind].append(Span(seconds, times, len(times.ends) / seconds))
-    seen.facts.append({**measured.facts, **_lateness(written)})
+    seen.facts.append(measured.facts)
 
 
 def _changes(work: Work, planned: Planned) -> Iterator[Changes]:
@@ -273,16 +273,3 @@ def _changes(work: Work, planned: Planned) -> Iterator[Changes]:
         # Nobody looks at the vector of a row to delete.
         vectors = work.train.take(np.where(part.kinds == DELETE, 0, part.rows))
         yield Changes(part.due, part.kinds, part.ids, vectors)
-
-
-def _lateness(written: Sequence[Writes]) -> dict[str, Any]:
-    """Say whether writers kept up: by how much those that were free were late, how often none was free."""
-    known = [(given, given.due) for given in written if len(given.sent) and given.due is not None]
-    if not known:
-        return {}
-    late = np.concatenate([lateness(*each) for each in known])
-    none_free = np.concatenate([free_since(given) > due for given, due in known])
-    return {
-        "writers_late_seconds": float(np.median(late)),
-        "writers_all_busy_share": float(np.mean(none_free)),
-    }
