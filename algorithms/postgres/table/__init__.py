@@ -4,8 +4,7 @@ from typing import Any
 
 from ..errors import PostgresError
 from .attributed import AttributedColumn, attribute_kinds, partition_name
-from .column import METRICS, Column, row_of_an_array
-from .fixed import BitColumn, VectorColumn
+from .column import METRICS, BitColumn, Column, VectorColumn, row_of_an_array
 from .kinds import KINDS, ColumnKind, NamedAttribute, NamedAttributes, SmallLabelsKind, quoted
 
 __all__ = [
