@@ -10,7 +10,7 @@ from ann_benchmarks.data.datasets import get_dataset
 from ann_benchmarks.definitions.definition import Definition
 from ann_benchmarks.jobs.job import Procedure
 from ann_benchmarks.load.spans import closed_loop, open_loop
-from ann_benchmarks.measure.filtering import deciles
+from ann_benchmarks.measure.answers import deciles
 from ann_benchmarks.results.metrics import OF_FILTERS
 from ann_benchmarks.results.runs import load_runs
 

@@ -18,8 +18,7 @@ from ann_benchmarks.load.warmup import Caches, Warmup
 from ann_benchmarks.monitoring import NoMonitor, Phases
 from ann_benchmarks.plugin import Plugin
 
-from .answers import RefutedTruth
-from .filtering import AnswerCheck
+from .answers import AnswerCheck, RefutedTruth
 from .loaded_point import LoadedPoint
 from .observed import Kills
 from .storing import PointStore, now

@@ -39,8 +39,7 @@ from ann_benchmarks.statistics.intervals import (
 )
 from ann_benchmarks.statistics.percentiles import known_percentile, relaxations, stored_percentiles
 
-from .answers import require_complete, require_no_better
-from .filtering import decile_figures, filter_figures
+from .answers import decile_figures, filter_figures, require_complete, require_no_better
 from .observed import others_facts
 
 

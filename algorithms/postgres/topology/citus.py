@@ -27,8 +27,7 @@ from ..statistics.counters import FLUSH
 from ..statistics.watch import ServerWatch
 from ..table import Column
 from .citus_statement import FLUSH_TABLE, SETTINGS_TABLE, TABLE, CitusStatement, sent_queries
-from .engines import Engine, Neighbors
-from .shard import Shard
+from .shard import Engine, Neighbors, Shard
 
 CITUS = "citus"  # the extension and its library
 # A shard learns of nothing but its own parts, and nothing of a server changes for other sessions.

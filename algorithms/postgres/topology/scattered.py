@@ -5,7 +5,7 @@ import struct
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import psycopg
 from psycopg import pq
@@ -14,10 +14,7 @@ from ..errors import PostgresError, naming
 from ..servers.extension import RequiredExtension
 from ..session.session import PayloadSize, QuerySession
 from ..session.statement import QueryStatement, changed
-from .engines import Engine, Neighbors
-
-if TYPE_CHECKING:
-    from .shard import Shard
+from .shard import Engine, Neighbors, Shard
 
 _DISTANCE = struct.Struct(">d")
 _NO_DISTANCE = _DISTANCE.pack(float("nan"))
@@ -34,7 +31,7 @@ class ClientEngine(Engine):
             raise PostgresError("the shard engine client needs Linux: use --shard-engine citus")
 
     def statement(
-        self, shards: Sequence["Shard"], each: Sequence[QueryStatement], neighbors: Neighbors
+        self, shards: Sequence[Shard], each: Sequence[QueryStatement], neighbors: Neighbors
     ) -> QueryStatement:
         scattered = [
             changed(one, QueryStatement, sql=scattered_sql(shard.table_name, neighbors))

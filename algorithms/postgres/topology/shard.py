@@ -1,18 +1,25 @@
-"""One of several servers, with its part of the rows and its own index; rows are dealt by their numbers."""
+"""One of several servers, with its part of the rows and its own index; and what asks such shards.
 
-from collections.abc import Callable
+Rows are dealt by their numbers. The client itself asks, or a coordinator, whose sessions send a statement on.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from ..environment import given_settings
 from ..errors import naming
-from ..forms import Form
+from ..forms import Form, RowSource, query_sql
 from ..index.building import IndexHooks
 from ..index.fitting import IndexedTable
 from ..servers import Server, machine, shard_server
 from ..servers.extension import RequiredExtension
+from ..session.statement import QueryStatement
 from ..settings import MIB, megabytes
-from ..table import row_of_an_array
+from ..statistics.watch import ServerWatch
+from ..table import METRICS, Column, row_of_an_array
 
 _LEAST_BUFFERS = 64 * MIB
 
@@ -107,3 +114,59 @@ class ShardRows:
     def fingerprint(self) -> str:
         """Return what tells these rows from those of other shards, and of other numbers of them."""
         return f"{self._mark} shard {self._place} of {self._count}"
+
+
+@dataclass(frozen=True)
+class Neighbors:
+    """What a statement is to find: so many rows, by the plug-in's own form."""
+
+    count: int
+    form: Form
+    metric: str
+    column: Column
+    rerank: int | None  # candidates to sort by their exact distances
+
+    @property
+    def distance(self) -> str:
+        """The expression that answers are sorted by in the end."""
+        if self.rerank is None:
+            return self.form.comparison
+        return f"embedding {METRICS[self.metric].operator} {self.column.parameter}"
+
+    def query(self, table: str) -> str:
+        """Return the plug-in's own query on a table."""
+        return query_sql(RowSource(table), self.form, self.count, self.metric, self.column, self.rerank)
+
+
+class Engine:
+    """One way to ask the shards for the rows that are nearest to a query; nothing is started at first."""
+
+    facts: Mapping[str, Any] = MappingProxyType({})  # of the shards, for the last statement
+
+    def __init__(self, extension: RequiredExtension) -> None:
+        self._extension = extension
+
+    def statement(
+        self, shards: Sequence[Shard], each: Sequence[QueryStatement], neighbors: Neighbors
+    ) -> QueryStatement:
+        """Return what clients send; `each` is the statement of every shard by itself."""
+        raise NotImplementedError
+
+    def prepare(self, server: Server) -> None:
+        """Make sure that a server has what the engine takes."""
+
+    def open(self, shards: Sequence[Shard], column: Column) -> None:
+        """Be ready to ask these shards."""
+
+    def watch(self, flush: Callable[[], None]) -> ServerWatch | None:
+        """Return what observes the coordinator, where there is one."""
+        return None
+
+    def revive(self) -> None:
+        """Have the coordinator answer."""
+
+    def forget(self) -> None:
+        """Begin anew, with other tables."""
+
+    def close(self) -> None:
+        """Leave nothing on a coordinator."""

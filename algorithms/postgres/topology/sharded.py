@@ -12,8 +12,7 @@ from ..session.statement import QueryStatement
 from ..table import Column
 from ..table.tables import fingerprint
 from . import SeveralWatch, load
-from .engines import Engine, Neighbors
-from .shard import Shard, ShardRows
+from .shard import Engine, Neighbors, Shard, ShardRows
 
 # The module and the class of each engine, which is imported when it is chosen.
 ENGINES = {

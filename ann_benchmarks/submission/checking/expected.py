@@ -14,7 +14,7 @@ from ann_benchmarks.definitions.configs import read_configs
 from ann_benchmarks.fields.rows import OWN_DRIVER
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.load.request import QUERIES_A_CLIENT, Objective
-from ann_benchmarks.measure.filtering import filter_figures
+from ann_benchmarks.measure.answers import filter_figures
 from ann_benchmarks.measure.observed import SPENT
 from ann_benchmarks.results.measurement import PARTS, completeness_of_each, recall_parts, run_throughputs
 from ann_benchmarks.results.remarks import RECALL_CHANGED
