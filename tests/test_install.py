@@ -244,14 +244,6 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
     assert contents(installation) == {}
 
 
-def test_an_unmarked_library_goes_by_the_paths(tmp_path: Path, installation: Installation) -> None:
-    unmarked = thing(library=some_library()[:4096])
-    named = packed(tmp_path / f"postgresql-{installation.major()}-thing.zip", unmarked)
-    install(read_release(named, "thing"), installation)
-    with pytest.raises(PostgresError, match="is for PostgreSQL 9"):
-        install(read_release(packed(tmp_path / "postgresql-9-thing.zip", unmarked), "thing"), installation)
-
-
 def test_nothing_is_taken_through_links(tmp_path: Path) -> None:
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as tar:

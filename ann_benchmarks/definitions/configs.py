@@ -174,8 +174,9 @@ def check_run_group(file: YamlFile, where: Where, name: str, group: Any) -> None
         if not isinstance(value, dict) or key.endswith("groups"):  # arguments by name
             file.checked((*where, key), value, list)
         _check_choices(file, (*where, key), value)
-    if "datasets" in group:
-        _check_dataset_names(file, (*where, "datasets"), group["datasets"])
+    names = group.get("datasets", ["any"])
+    if not isinstance(names, list) or not names or not all(isinstance(one, str) for one in names):
+        file.fail((*where, "datasets"), "'datasets' must be a list of names of datasets")
     file.checked((*where, "filtered"), group.get("filtered", False), bool)
     if "rows" in group:
         _check_row_range(file, (*where, "rows"), group["rows"])
@@ -189,11 +190,6 @@ def _check_choices(file: YamlFile, where: Where, arguments: Any) -> None:
             file.fail((*where, key), "an empty list is a choice of nothing; write [[]] for an empty list")
         if isinstance(value, dict):
             _check_choices(file, (*where, key), value)
-
-
-def _check_dataset_names(file: YamlFile, where: Where, names: Any) -> None:
-    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-        file.fail(where, "'datasets' must be a list of names of datasets")
 
 
 def _check_row_range(file: YamlFile, where: Where, bounds: Any) -> None:

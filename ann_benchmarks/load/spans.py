@@ -115,7 +115,7 @@ def open_loop(
         )
     of_all = np.concatenate(counted)
     served = np.concatenate([a.answered - a.sent for a in sent])[of_all]
-    late = np.concatenate([lateness(a, due_of) for a, due_of in of_sent])[of_all]
+    late = np.concatenate([a.sent - np.maximum(due_of, free_since(a)) for a, due_of in of_sent])[of_all]
     found_none_free = np.concatenate([free_since(a) > due_of for a, due_of in of_sent])[of_all]
     end = max(max(float(a.answered[-1]) for a in sent), start + float(due[-1]))
     answered = sum(int(np.count_nonzero(a.answered >= begin)) for a in sent)
@@ -153,11 +153,6 @@ def is_growing(times: np.ndarray) -> bool:
 def active_span(answers: Sequence[Answers]) -> tuple[float, float]:
     """When all clients were active: from the last one's first query to the first one's end."""
     return max(a.sent[0] for a in answers), min(a.answered[-1] for a in answers)
-
-
-def lateness(answers: Answers, due: np.ndarray) -> np.ndarray:
-    """By how much a query was sent after it was due and its client was free."""
-    return np.asarray(answers.sent - np.maximum(due, free_since(answers)))
 
 
 def free_since(answers: Answers) -> np.ndarray:

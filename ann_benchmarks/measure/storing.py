@@ -170,7 +170,7 @@ class PointStore:
             "batch_mode": job.procedure.batch,
             "best_search_time": shown.seconds_per_query,
             "candidates": np.count_nonzero(shown.neighbors >= 0) / len(shown.neighbors),
-            "expect_extra": self.plugin.reports_extra,
+            "expect_extra": self.plugin.has("query_verbose"),
             "name": str(self.plugin),
             "run_count": len(runs),
             "distance": self.metric,

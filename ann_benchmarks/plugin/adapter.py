@@ -274,8 +274,3 @@ class Plugin:
     def learns_from_rows(self, rows: int) -> bool:
         """Whether an index for this many rows has to see some when it is made; by default it does not."""
         return bool(self._optional("learns_from_rows", lambda rows: False)(rows))
-
-    @property
-    def reports_extra(self) -> bool:
-        """Whether it has query_verbose, which ann-benchmarks stores as expect_extra."""
-        return self.has("query_verbose")

@@ -119,7 +119,7 @@ class WorkerPool:
         """Take the seconds that a job may take, and what starts a worker for one; None: processes here."""
         self.parallelism = parallelism
         self.timeout = timeout
-        self.start = start or _start_process
+        self.start = start or (lambda job: ProcessWorker(version=job.definition.version or None))
         self.idle: list[workers.Worker] = []
         self.idle_under: Any = None  # what the idle ones were started for
         self.busy: dict[workers.Worker, JobOutcome] = {}
@@ -215,10 +215,6 @@ class WorkerPool:
             self.idle.append(worker)
         else:
             worker.end()
-
-
-def _start_process(job: Job) -> ProcessWorker:
-    return ProcessWorker(version=job.definition.version or None)
 
 
 def _started_for(job: Job) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
-from typing import IO, Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from tqdm import tqdm
 
@@ -48,7 +48,7 @@ class ProcessWorker:
         """
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.crash_report = _nameless_file()
+        self.crash_report = tempfile.TemporaryFile()  # noqa: SIM115
         report = Connection(os.dup(self.crash_report.fileno()))  # a file is handed on as a connection
         # Not a daemon: those may not have child processes, which plug-ins may want.
         self.process = context.Process(target=_begin, args=(theirs, report, version))
@@ -115,13 +115,6 @@ class ProcessWorker:
         self.crash_report.seek(0)
         details = self.crash_report.read().decode(errors="replace")
         return death_of(status, details)
-
-
-def _nameless_file() -> IO[bytes]:
-    """Open a file that leaves nothing behind, however the processes end that have it open."""
-    if sys.platform == "linux":
-        return os.fdopen(os.memfd_create("ann-crash-report"), "r+b")
-    return tempfile.TemporaryFile()
 
 
 @contextmanager

@@ -88,9 +88,8 @@ class IndexedTable:
             with self._preparing(rows) as (connection, index):
                 self._reserve(table.name)
                 self.table = self._load(connection, X, "", table.name)
-                table.turn_autovacuum_off(connection)
+                table.prepare(connection, has_key)
                 if has_key:
-                    table.add_key(connection)
                     # The index has its rows in order; through the key they would have to be sorted.
                     self._session_settings |= {"enable_sort": "off"}
                 self._build(connection, index, X)

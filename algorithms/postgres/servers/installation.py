@@ -66,7 +66,6 @@ class ExtensionRelease:
     archive: Path
     version: str
     library: str  # name of the file
-    library_path: str  # in the archive
     control: str  # name of the file
     contents: Mapping[str, bytes]
 
@@ -94,8 +93,7 @@ def read_release(archive: Path, extension: str) -> ExtensionRelease:
             contents[name] = _one(archive, files, name)
     if not any(re.fullmatch(rf"{re.escape(extension)}--((?!--).)+\.sql", name) for name in contents):
         raise _lacks(archive, files, f"{extension}--{version}.sql")
-    library_path = next(path for path in files if PurePosixPath(path).name == library)
-    return ExtensionRelease(archive, version, library, library_path, control, contents)
+    return ExtensionRelease(archive, version, library, control, contents)
 
 
 def install(release: ExtensionRelease, installation: Installation) -> None:
@@ -171,15 +169,10 @@ def _check(release: ExtensionRelease, installation: Installation) -> None:
         raise PostgresError(
             f"{release.archive}: its {release.library} is {built_for}, this PostgreSQL is for {our_machine}"
         )
-    major, our_major = str(postgres_major(library) or _major_of(release)), installation.major()
-    if major != our_major:
-        raise PostgresError(f"{release.archive} is for PostgreSQL {major}, this one is {our_major}")
-
-
-def _major_of(release: ExtensionRelease) -> str:
-    """Read the version off the paths that Debian and VectorChord use."""
-    match = re.search(r"postgresql[-/](\d+)", f"{release.library_path} {release.archive.name}")
-    return match[1] if match else "of an unknown version"
+    match = _MAGIC.search(library)
+    major = str(int.from_bytes(match[1], "little") // 100) if match else "of an unknown version"
+    if major != (ours := installation.major()):
+        raise PostgresError(f"{release.archive} is for PostgreSQL {major}, this one is {ours}")
 
 
 def _put_in_place(release: ExtensionRelease, libraries: Path, extensions: Path) -> None:
@@ -238,9 +231,3 @@ def elf_machine(start: bytes) -> str | None:
         return None
     number = int.from_bytes(start[18:20], "little" if start[5] == 1 else "big")
     return _MACHINES.get(number, f"ELF machine {number}")
-
-
-def postgres_major(library: bytes) -> int | None:
-    """Find the major version that an extension's library was built for; None where it is not in it."""
-    match = _MAGIC.search(library)
-    return int.from_bytes(match[1], "little") // 100 if match else None

@@ -48,14 +48,12 @@ class WritableTable:
         self._index: BuiltIndex | None = None
         self._sizing: psycopg.Connection[Any] | None = None
 
-    def add_key(self, connection: psycopg.Connection[Any]) -> None:
-        """Let rows be found by their id."""
-        with self._server.explaining("adding the key"):
-            connection.execute(f"ALTER TABLE {self.name} ADD PRIMARY KEY (id)")
-
-    def turn_autovacuum_off(self, connection: psycopg.Connection[Any]) -> None:
-        """Have nobody but us vacuum the table."""
+    def prepare(self, connection: psycopg.Connection[Any], has_key: bool) -> None:
+        """Have nobody but us vacuum the table, and let rows be found by their id, if that is requested."""
         connection.execute(f"ALTER TABLE {self.name} SET (autovacuum_enabled = off)")
+        if has_key:
+            with self._server.explaining("adding the key"):
+                connection.execute(f"ALTER TABLE {self.name} ADD PRIMARY KEY (id)")
 
     def finish(self, index: BuiltIndex | None, settings: Mapping[str, str]) -> None:
         """Take the index, None if the plug-in has none, and the settings of the sessions that write."""
