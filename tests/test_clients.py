@@ -346,9 +346,6 @@ def test_ids_are_kept_where_they_are_wanted(opened):
     clients.prepare([np.arange(3)] * 2, keeps_ids=False)
     clients.run()
     assert [ids_of(given) for given in clients.answers()] == [{}, {}]
-    clients.prepare_arrivals(np.zeros(3), np.arange(3), 1.0, keeps_ids=False)
-    clients.run()
-    assert [ids_of(given) for given in clients.answers()] == [{}, {}]
 
 
 def test_a_plug_in_may_fill_the_same_array_again(opened):

@@ -70,12 +70,10 @@ class ThreadClients:
         own = [order for _, order in zip(range(self._size), orders, strict=True)]
         self._tasks = [Task(np.asarray(order), seconds, keeps_ids) for order in own]
 
-    def prepare_arrivals(
-        self, due: np.ndarray, numbers: np.ndarray, patience: float, keeps_ids: bool = True
-    ) -> None:
+    def prepare_arrivals(self, due: np.ndarray, numbers: np.ndarray, patience: float) -> None:
         """Query numbers[i] is to be sent due[i] s after the start, by whichever client is free."""
         self._arrivals = zip(due.tolist(), numbers.tolist(), strict=True)
-        self._tasks = [Task(None, float(np.max(due, initial=0)) + patience, keeps_ids)] * self._size
+        self._tasks = [Task(None, float(np.max(due, initial=0)) + patience, True)] * self._size
 
     def run(self) -> None:
         """Start all at the same moment, and wait until the last has its last answer."""

@@ -45,9 +45,7 @@ class Clients(Protocol):
         With `seconds`, each goes through its order again and again for that time.
         """
 
-    def prepare_arrivals(
-        self, due: np.ndarray, numbers: np.ndarray, patience: float, keeps_ids: bool = True
-    ) -> None:
+    def prepare_arrivals(self, due: np.ndarray, numbers: np.ndarray, patience: float) -> None:
         """Open loop: query numbers[i] is to be sent due[i] s after the start, by whichever client is free.
 
         What no client has taken `patience` s after the last was due is not sent.

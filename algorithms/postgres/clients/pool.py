@@ -60,9 +60,7 @@ class ClientPool(ProcessGroup):
             for order, places in zip(orders, own, strict=True)
         ])  # fmt: skip
 
-    def prepare_arrivals(
-        self, due: np.ndarray, numbers: np.ndarray, patience: float, keeps_ids: bool = True
-    ) -> None:
+    def prepare_arrivals(self, due: np.ndarray, numbers: np.ndarray, patience: float) -> None:
         """Open loop: query numbers[i] is to be sent due[i] s after the start, by whichever client is free.
 
         What is not sent `patience` s after the last was due, is not sent any more.
@@ -70,15 +68,13 @@ class ClientPool(ProcessGroup):
         arrivals = np.empty(len(due), dtype=[("due", "f8"), ("number", "i8")])
         assert arrivals.itemsize == ARRIVAL.size
         arrivals["due"], arrivals["number"] = due, numbers
-        if keeps_ids:
-            _, first = np.unique(numbers, return_index=True)
-            arrivals["number"][first] = ~arrivals["number"][first]
+        _, first = np.unique(numbers, return_index=True)
+        arrivals["number"][first] = ~arrivals["number"][first]
         os.ftruncate(self._arrivals.fileno(), 0)
         os.lseek(self._arrivals.fileno(), 0, os.SEEK_SET)
         write_all(self._arrivals.fileno(), arrivals.tobytes())
         os.lseek(self._arrivals.fileno(), 0, os.SEEK_SET)
-        slots = self._slots() if keeps_ids else 0
-        self._prepare([WhenDue(float(due[-1]) + patience, slots, len(due))] * len(self))
+        self._prepare([WhenDue(float(due[-1]) + patience, self._slots(), len(due))] * len(self))
 
     def answers(self) -> list[ClientRun]:
         """Return what each client measured in the last run; to be called once after each."""
