@@ -84,8 +84,8 @@ with __import__("h5py").File("attributes.hdf5", "w") as file:
         file.attrs[name] = value
 algorithm.done()
 
-sets = [np.flatnonzero(row > 0.1) for row in train]
-for metric, rows in (("hamming", train > 0), ("jaccard", train > 0), ("jaccard", sets)):
+rows = train > 0
+for metric in ("hamming", "jaccard"):
     algorithm = PGVectorExact(metric)
     algorithm.fit(rows)
     algorithm.set_query_arguments(0)
