@@ -112,12 +112,8 @@ HOSTILE = (
               of_claim(run_seconds=[np.nan] * 3)),
     Tampering("a query of no time", "readable", "the seconds of a query", of_claim(best_search_time=0.0)),
     Tampering("memory that is a list", "readable", "'memory_bytes'", attrs(memory_bytes=[1, 2, 3])),
-    Tampering("a nested report", "report", "nested too deeply", holding("report/report.json", DEEP)),
-    Tampering("a report of texts", "report", "", holding("report/report.json", '{"points": "x"}')),
-    Tampering("a table with a lonely return", "report", "is not a report",
-              holding("report/points.csv", "a\rb,c\n")),
-    Tampering("a table of nothing", "report", "fewer cells than", holding("report/points.csv", "a,b\n1")),
-    Tampering("a text of nothing", "report", "is not JSON", holding("report/report.json", "\0\0")),
+    Tampering("a page of bytes", "report", "cannot be read",
+              lambda folder: (folder / "report/report.md").write_bytes(b"\xff")),
 )  # fmt: skip
 # No manifest can list these.
 OUTSIDE = (

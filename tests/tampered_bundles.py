@@ -1,13 +1,8 @@
 """Series, files, truth and texts of a bundle that somebody has changed."""
 
-import csv
-import io
-import json
-import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ann_benchmarks.submission.manifest import read_manifest, write_manifest
 
@@ -21,7 +16,6 @@ from .tampering import (
     claimed,
     copy_scaled,
     first,
-    in_report,
     move,
     of_claim,
     on_a_tier,
@@ -43,43 +37,17 @@ def with_contact(contact: str) -> Change:
     return change
 
 
-def in_table(column: str, value: str) -> Change:
-    """Say something else in a column of the report's table."""
-
-    def change(text: str) -> str:
-        names, first, *others = csv.reader(io.StringIO(text))
-        first[names.index(column)] = value
-        csv.writer(made := io.StringIO()).writerows([names, first, *others])
-        return made.getvalue()
-
-    return replace_in("report/points.csv", change)
-
-
 def first_picture(folder: Path) -> Path:
     return min(folder.glob("report/*.png"))
-
-
-def in_attributes(**values: Any) -> Change:
-    """Say something else of a point among the attributes of the report."""
-
-    def change(text: str) -> str:
-        content = json.loads(text)
-        content["points"][0]["attrs"] |= values
-        return json.dumps(content)
-
-    return replace_in("report/report.json", change)
 
 
 BUNDLES = (
     Tampering("a version", "mixed", "has part_version", attrs(part_version="9.9")),
     Tampering("a setting", "mixed", "given_settings depth", attrs(given_settings='{"depth": "4"}')),
     Tampering("a machine", "mixed", "cpu", attrs(cpu="A faster CPU")),
-    Tampering("all versions", "report", "its part_version is 1.2.3 here",
-              lambda folder: [set_attributes(path, part_version="97.13")
-                              for path in folder.glob("results/*/*/*/*.hdf5")]),
     Tampering("a file removed", "complete", "is missing from its curve",
               lambda folder: first(folder).unlink()),
-    Tampering("a claimed file removed", "report", "has a point of no file",
+    Tampering("a claimed file removed", "complete", "is missing from its curve",
               lambda folder: claimed(folder).unlink()),
     Tampering("a file added", "files", "does not belong to a bundle",
               lambda folder: (folder / "more.txt").write_text("x")),
@@ -122,18 +90,10 @@ BUNDLES = (
     Tampering("a truth from the answers", "answers", "nearer than the true", truth_from_answers),
     Tampering("a truth out of order", "truth", "do not ascend",
               lambda folder: set_arrays(folder / f"truth/{DATASET}.hdf5", distances=lambda d: d[:, ::-1])),
-    Tampering("the report", "report", "its qps", in_report("qps")),
-    Tampering("the tail of the report", "report", "its recall-p5", in_report("recall-p5")),
-    Tampering("the table of the report", "report", "its k-nn",
-              replace_in("report/points.csv", lambda text: text.replace(",10,0.", ",10,0.9"))),
-    Tampering("a column of the report", "report", "its warmup_seconds", in_table("warmup_seconds", "0.001")),
-    Tampering("an attribute of the report", "report", "its index_size", in_attributes(index_size=1.0)),
-    Tampering("an attribute that no file has", "report", "its index_quality", in_attributes(index_quality=1)),
-    Tampering("a point twice in the report", "report", "stands twice",
-              replace_in("report/report.json", lambda text: text.replace("{", '{"points": [],', 1))),
-    Tampering("NaN in the report", "report", "NaN is not a number", in_attributes(index_size=math.nan)),
     Tampering("a picture removed", "report", "is missing", lambda folder: first_picture(folder).unlink()),
-    Tampering("a picture more", "report", "is not in its report.json",
+    Tampering("figures beside the pages", "report", "is neither a page nor a picture",
+              lambda folder: (folder / "report/report.json").write_text("{}")),
+    Tampering("a picture more", "report", "is neither a page nor a picture",
               lambda folder: shutil.copy(first_picture(folder), folder / "report/9.png")),
     Tampering("a page of another report", "report", "does not have the title",
               replace_in("report/report.html", lambda text: "<h1>Fast</h1>")),
@@ -167,7 +127,7 @@ BUNDLES = (
     Tampering("a password in quotes", "private", "passwords and keys",
               replace_in("README.md", lambda text: text + "password='hunter 5 x'")),
     Tampering("a password in JSON", "private", "passwords and keys",
-              replace_in("report/report.json", lambda text: text.replace("{", '{"password": "hunter5",', 1))),
+              replace_in("report/report.md", lambda text: text + '{"password": "hunter5"}')),
     *(
         Tampering(f"private: {text}", "private", said, attrs(note=text))
         for text, said in (

@@ -1,9 +1,7 @@
 """What helps a submitter most: throughput without latencies, no evidence, decoys, copies, chosen rounds."""
 
-import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -11,7 +9,7 @@ import numpy as np
 from .bundle_data import attributes, point_files, set_arrays, set_attributes
 from .load_bundles import BATCH, OPEN, TURNS
 from .tampered_loads import of
-from .tampering import RESULTS, Change, Tampering, attrs, faster, first, relabelled, replace_in, scaled
+from .tampering import RESULTS, Change, Tampering, attrs, faster, first, relabelled, scaled
 
 
 def copied_point(scale: float, hours: float) -> Change:
@@ -71,23 +69,6 @@ def with_samples(by: float | None) -> Change:
     return change
 
 
-def in_report(value: Any) -> Change:
-    def change(folder: Path) -> None:
-        content = json.loads((folder / "report/report.json").read_text())
-        for one in content["points"]:
-            one["metrics"] = dict.fromkeys(one["metrics"], value)
-        (folder / "report/report.json").write_text(json.dumps(content))
-
-    return change
-
-
-def remove_from_report(folder: Path) -> None:
-    """Have the report leave out the first point."""
-    content = json.loads((folder / "report/report.json").read_text())
-    del content["points"][0]
-    (folder / "report/report.json").write_text(json.dumps(content))
-
-
 BY_PGBENCH = relabelled("part-c1", {"driver": "pgbench", "pgbench_version": "18.1"}, driver="pgbench")
 EVIDENCE = (
     Tampering("a throughput without latencies", "timings", "says best_search_time", faster(100)),
@@ -138,16 +119,8 @@ EVIDENCE = (
               attrs(postgres_version="18.1", build_time=1e-4)),
     Tampering("a point shuffled and scaled", "duplicate", "distributed as those of", copied_point(1.0007, 0)),
     Tampering("a point moved by an hour", "duplicate", "has runs that compare", copied_point(1, 1)),
-    Tampering("a report of texts for figures", "report", "must be a number", in_report("very fast")),
-    Tampering("a report of nothing for figures", "report", "must be a number", in_report(None)),
-    Tampering("a report without points", "report", "does not show results/",
-              replace_in("report/report.json", lambda text: '{"points": []}')),
-    Tampering("a report without one of its points", "report", "does not show results/", remove_from_report),
-    Tampering("a table without one of its points", "report", "does not show results/",
-              replace_in("report/points.csv", lambda text: text[: text[:-1].rindex("\n") + 1])),
     Tampering("a file among the logs", "files", "does not belong to a bundle",
               lambda folder: [(folder / "logs").mkdir(), (folder / "logs/x.exe").touch()]),
-    Tampering("a table of NUL", "report", "", replace_in("report/points.csv", lambda text: "\0" * 100)),
 )  # fmt: skip
 EVIDENCE_OF_LOADS = (
     Tampering("active seconds of a batch", "attributes", "has 'active_seconds'",

@@ -173,15 +173,6 @@ def replace_in(file: str, change: Callable[[str], str]) -> Change:
     return write
 
 
-def in_report(metric: str) -> Change:
-    def change(folder: Path) -> None:
-        content = json.loads((folder / "report/report.json").read_text())
-        content["points"][0]["metrics"][metric] *= 1.5
-        (folder / "report/report.json").write_text(json.dumps(content))
-
-    return change
-
-
 def truth_from_answers(folder: Path) -> None:
     """Have the truth be what the worst point has found, and all marks those of this truth."""
     with h5py.File(first(folder)) as file:

@@ -1,6 +1,5 @@
 """Honest results that look like something else, none of which the checker refuses."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,10 @@ from ann_benchmarks.submission.checking.commands import command_problems
 from ann_benchmarks.submission.checking.curves import mixed, swapped
 from ann_benchmarks.submission.checking.points import CheckedPoint, OpenedBundle
 from ann_benchmarks.submission.checking.relations import name_problems, series_problems
-from ann_benchmarks.submission.checking.report import check_pages, has_label
+from ann_benchmarks.submission.checking.report import check_pages
 from ann_benchmarks.submission.checking.rules import Findings
 from ann_benchmarks.submission.checking.truth import Neighborhood
+from ann_benchmarks.submission.contents import readme
 from ann_benchmarks.submission.manifest import BundledDataset, Manifest
 
 SERIES = Series("hnsw", clients=1)
@@ -63,12 +63,13 @@ def test_commands_say_what_was_measured(command: str, name: str, stem: str, runs
 
 def test_titles_have_characters_that_markdown_and_html_escape(tmp_path: Path) -> None:
     title, findings = "pgvector [0.8] & <mine>, *fast*", Findings()
-    pages = {"a.md": markdown_text([Heading(1, title)]), "a.html": html_page(title, [Heading(1, title)])}
+    blocks, manifest = [Heading(1, title)], Manifest(title, "2026-01-31T12:00:00+00:00", "open", 0.9)
+    pages = {"report.md": markdown_text(blocks), "report.html": html_page(title, blocks)}
     (tmp_path / "report").mkdir()
-    for name, text in {**pages, "report.json": json.dumps({"files": [*pages, "report.json"]})}.items():
+    for name, text in pages.items():
         (tmp_path / "report" / name).write_text(text)
-    files = [f"report/{name}" for name in (*pages, "report.json")]
-    manifest = Manifest(title, "2026-01-31T12:00:00+00:00", "open", 0.9)
+    (tmp_path / "README.md").write_text(readme(manifest))
+    files = ["README.md", *(f"report/{name}" for name in pages)]
     opened = OpenedBundle(tmp_path, manifest, files, {}, findings)
     check_pages(opened)
     assert not findings.refused
@@ -118,17 +119,3 @@ def test_a_folder_with_an_address_has_a_placeholder_without_brackets():
     found = point("x", Series("hnsw", environment="at-[address-2]-5432"))
     texts = list(series_problems(replace(found, file="results/mine/10/hnsw@at-address-2-5432/x.hdf5")))
     assert texts and not any("it lies in" in text for text in texts)
-
-
-def test_contenders_that_began_in_one_second_are_told_apart_by_their_series():
-    series = [
-        SERIES,
-        Series("hnsw", version="0.8.0", clients=1),
-        Series("hnsw", clients=1, filter="uniform:0.1"),
-        Series("hnsw", clients=1, filter="uniform:0.5"),
-        Series("hnsw", clients=1, settings="x=2"),
-        Series("hnsw", clients=1, settings="x=20"),
-    ]
-    for own in series:
-        for where in ("", " (at [host-1]:5432)", "@at-host-1", "-batch"):
-            assert [one for one in series if has_label(one, own.label + where)] == [own]

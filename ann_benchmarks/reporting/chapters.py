@@ -186,7 +186,7 @@ def write_bundle(
             [record for chapter in report.chapters for record in chapter.records],
         )
         copied = publishable(report, private, runs, records)
-        write_report(copied, place / REPORT, target)
+        write_report(copied, place / REPORT, target, has_data=False)
         bundle.finish(request, report.title, experiment, target, [*copied.runs, *copied.records])
         findings = check_bundle(place, datetime.now(timezone.utc), private=private).findings
         for leak in [one for one in findings.refused if one.rule == "private"]:

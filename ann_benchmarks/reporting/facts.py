@@ -203,7 +203,7 @@ def commands(all_attrs: Iterable[Attributes]) -> list[Block]:
         return []
     more = len(lines) - MOST_COMMANDS
     blocks: list[Block] = [Heading(3, "Command lines"), Listing("\n".join(lines[:MOST_COMMANDS]))]
-    return [*blocks, *([Paragraph(f"and {more} more: {COMMAND} in points.csv")] if more > 0 else [])]
+    return [*blocks, *([Paragraph(f"and {more} more: {COMMAND} of each result")] if more > 0 else [])]
 
 
 def dashboard_pictures(shown: Shown, most: int = DASHBOARDS) -> list[Block]:

@@ -60,8 +60,12 @@ READING = (
 )
 
 
-def write_report(report: Report, folder: Path, target: float = TARGET_RECALL) -> list[Answer]:
+def write_report(
+    report: Report, folder: Path, target: float = TARGET_RECALL, has_data: bool = True
+) -> list[Answer]:
     """Write a report into a folder, in place of an older one, and return its answers at the recall `target`.
+
+    In a bundle it is without `has_data`: pages and pictures alone, beside the results themselves.
 
     UserError if the folder holds anything else or cannot be written, or a picture or table is not known.
     """
@@ -82,12 +86,13 @@ def write_report(report: Report, folder: Path, target: float = TARGET_RECALL) ->
             first = Shown((), (), target, folder=place, stem=f"{number}-", styles=styles)
             blocks += chapter_blocks(chapter, first)
         blocks += [*run_blocks(report), *detail_blocks(found, warned, len(runs))]
-        blocks += reading_blocks(bool(runs))
+        blocks += reading_blocks(bool(runs), has_data)
         pages = {MARKDOWN: markdown_text(blocks), HTML: html_page(report.title, blocks)}
         for name, text in pages.items():
             (place / name).write_text(rename_commands(text), encoding="utf-8", errors="replace")
-        write_csv(place / CSV, runs)
-        write_json(place, report, target, found, warned, costs, sizes)
+        if has_data:
+            write_csv(place / CSV, runs)
+            write_json(place, report, target, found, warned, costs, sizes)
     return [*found, *map(size_answer, sizes)]
 
 
@@ -203,14 +208,12 @@ def warning_blocks(found: Iterable[tuple[str, list[str]]], results: int) -> list
     return [Items(items)]
 
 
-def reading_blocks(has_runs: bool) -> list[Block]:
+def reading_blocks(has_runs: bool, has_data: bool) -> list[Block]:
     """Return how to read the report, and which files lie next to it."""
-    files: Line = [
-        *("The same content is in ", Link("Markdown", MARKDOWN), " and ", Link("HTML", HTML), ". "),
-        *(Link(CSV, CSV), " holds everything known about each point, "),
-        "and ",
-        *(Link(MARK_FILE, MARK_FILE), " holds that and the rest of the report."),
-    ]
+    files: Line = ["The same content is in ", Link("Markdown", MARKDOWN), " and ", Link("HTML", HTML), ". "]
+    if has_data:
+        files += [Link(CSV, CSV), " holds everything known about each point, and "]
+        files += [Link(MARK_FILE, MARK_FILE), " holds that and the rest of the report."]
     reading: list[Block] = [Paragraph(READING)] if has_runs else []
     return [Heading(2, "How to read it"), *reading, Paragraph(files)]
 

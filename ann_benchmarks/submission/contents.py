@@ -28,10 +28,12 @@ Results of a benchmark of vector search, with all that is needed to check them e
 
 ## What is here
 
-- `report/report.html`: the answer, the figures and their intervals
-- `results/`: a file for each point
-- `truth/`: the true neighbours that recall is counted against
-- `manifest.json`: the SHA-256 of each file
+| | |
+| --- | --- |
+| `report/report.html` | the answer, the figures and their intervals |
+| `results/` | a file for each point |
+| `truth/` | the true neighbours that recall is counted against |
+| `manifest.json` | the SHA-256 of each file |
 
 ## How to check it
 
@@ -84,19 +86,14 @@ def dataset_lines(manifest: Manifest) -> list[str]:
     ]
 
 
-def readme_lines(manifest: Manifest) -> dict[str, list[str]]:
-    """Return the lists in README.md, which follow from the manifest, by their names in README_TEXT."""
-    listed = {
+def readme(manifest: Manifest) -> str:
+    """Return the text for somebody who opens the folder; its items follow from the manifest."""
+    items = {
         "facts": [f"{name}: {value}" for name, value in bundle_facts(manifest).items()],
         "data": dataset_lines(manifest),
         "left_out": manifest.left_out,
     }
-    return {name: [f"- {line}" for line in lines] for name, lines in listed.items()}
-
-
-def readme(manifest: Manifest) -> str:
-    """Return the text for somebody who opens the folder."""
-    lists = {name: "\n".join(lines) for name, lines in readme_lines(manifest).items()}
+    lists = {name: "\n".join(f"- {line}" for line in lines) for name, lines in items.items()}
     lists["left_out"] = lists["left_out"] or "Nothing was found."
     return README_TEXT.format(title=manifest.title, **lists)
 

@@ -30,7 +30,7 @@ from .complete import check_complete
 from .curves import TOGETHER, Copies
 from .points import FOREIGN, RECORD, CheckedPoint, OpenedBundle, open_bundle
 from .relations import RELATIONS, broken_arrays
-from .report import check_report
+from .report import check_pages
 from .rules import Findings
 from .search import private_facts
 from .truth import different_distances, places, repeats, tolerance
@@ -77,7 +77,7 @@ def check_bundle(
     for file in (name for name in files if name.endswith(RECORD)):
         with findings.refusing(file, "readable"):
             records.append(read_record(folder / file))
-    check_report(opened, points)
+    check_pages(opened)
     private = private or Private((), [point.attrs for point in points])
     for file in (MANIFEST, *files):
         with findings.refusing(file, "private", "cannot be searched"):

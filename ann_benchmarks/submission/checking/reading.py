@@ -22,7 +22,7 @@ from ann_benchmarks.results.attributes import ALL, LONGEST_TEXT, plain_attribute
 
 from ..files import entries_in, members_of, path_problem, sha256_of
 from ..manifest import MANIFEST, Manifest
-from .rules import Findings, is_same
+from .rules import Findings
 
 MOST_FILES = 50_000
 MOST_BYTES = 50 << 30
@@ -36,7 +36,6 @@ MOST_COMPRESSED = 100  # bytes that one byte stands for, in an array that is not
 SMALL = 1 << 20  # bytes
 MOST_ATTRIBUTE_BYTES = 16 << 20  # of all attributes
 MOST_ATTRIBUTES = 2000
-SAME = 1e-12  # relative difference of one number as HDF5 and JSON hold it
 
 
 def check_folder(folder: Path, manifest: Manifest, findings: Findings) -> list[str]:
@@ -144,7 +143,7 @@ def contradictions(file: h5py.File) -> tuple[str, ...]:
         return ()
     from_text = plain_attributes(from_json(file.attrs[ALL], dict[str, Any]()))
     names = sorted(from_text.keys() | single.keys())
-    return tuple(name for name in names if not is_same(from_text.get(name), single.get(name), SAME))
+    return tuple(name for name in names if from_text.get(name) != single.get(name))
 
 
 def sampled_totals(path: Path) -> dict[str, float] | None:

@@ -50,15 +50,6 @@ def closely(value: float, by: float = SAME) -> tuple[float, float]:
     return near(value, by * abs(value))
 
 
-def is_same(said: Any, own: Any, share: float) -> bool:
-    """Whether values as JSON holds them are the same; numbers may differ by a share."""
-    if isinstance(own, list) and isinstance(said, list):
-        return len(said) == len(own) and all(is_same(*both, share) for both in zip(said, own, strict=True))
-    if isinstance(own, bool) or isinstance(said, bool) or not isinstance(own, int | float):
-        return bool(said == own) and isinstance(said, bool) == isinstance(own, bool)
-    return isinstance(said, int | float) and abs(said - own) <= share * max(abs(own), 1e-12)
-
-
 @dataclass(frozen=True, order=True)
 class RuleFinding:
     """What is wrong with a file of a bundle, and what to do; one that disqualifies refuses the bundle."""
