@@ -104,19 +104,6 @@ BUNDLES = (
     Tampering("dimensions of the SQL", "series", "of 99 dimensions",
               attrs(build_sql='["CREATE INDEX ON items USING x (embedding vector(99))"]')),
     *(
-        Tampering(f"a command with {words}", "series", said, attrs(command_line=f"python run.py {words}"))
-        for words, said in (
-            ("--dataset tiny --clients 7", "requests clients 7, and it was measured with 1"),
-            ("--dataset tiny --local", "requests clients None"),
-            ("--dataset tiny --clients 1,2 --rounds 4", "requests rounds True"),
-            ("--dataset tiny --clients 1,2 --runs 9", "requests runs 9"),
-            ("--dataset tiny --clients 1,2 --rate 50", "requests rate 50"),
-            ("--dataset mine --clients 1,2", "requests dataset mine"),
-            ("--dataset tiny --clients 1,2 --warmup 5000", "requests warmup 5000"),
-            ("--fast", "which run.py does not read"),
-        )
-    ),
-    *(
         Tampering(f"a format of {text}", "readable", "result_format", attrs(result_format=number))
         for text, number in (("nothing", None), ("an earlier version", 1))
     ),

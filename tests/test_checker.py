@@ -144,10 +144,8 @@ def scale_all(by: float) -> Callable[[Path], None]:
     def change(path: Path) -> None:
         known = attributes(path)
         rates = {name: known[name] / by for name in ("qps_mean", "qps_low", "qps_high")}
-        asked = known["asked_duration"]
-        command = known["command_line"].replace(f"--duration {asked:g}", f"--duration {by * asked:g}")
         spent = {name: scaled(known[name]) for name in names if name in known}
-        set_attributes(path, **rates, **spent, command_line=command)
+        set_attributes(path, **rates, **spent)
         set_arrays(path, times=lambda old: old * np.float32(by), latency_histogram_edges=lambda old: old * by)
 
     return change

@@ -10,7 +10,6 @@ import pytest
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.reporting.document import Heading, html_page, markdown_text
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.submission.checking.commands import command_problems
 from ann_benchmarks.submission.checking.curves import mixed, swapped
 from ann_benchmarks.submission.checking.points import CheckedPoint, OpenedBundle
 from ann_benchmarks.submission.checking.relations import name_problems, series_problems
@@ -39,26 +38,6 @@ def searched(target: str, value: int) -> CheckedPoint:
 
 def test_what_a_search_has_found_may_be_the_digits_of_another_target():
     assert list(swapped([searched("95", 99), searched("99", 180)])) == []
-
-
-@pytest.mark.parametrize(
-    ("command", "name", "stem", "runs"),
-    [
-        ("python -m tiers sweep --runs 1 --algorithm hnsw", "hnsw", "16", 1),
-        ("annpg tiers sweep --runs 1", "hnsw", "16", 1),
-        # An algorithm without a choice is measured as it is.
-        ("python run.py --runs 1 --target-recall 0.95", "exact", "16_target_recall_0_95", 1),
-        # Containers on tiers may have too little memory for turns.
-        ("python run.py --tiers mini --rounds 2", "hnsw", "16", 2),
-        ("annpg run --experiment choose --local --algorithm hnsw", "your_index_today", "16", 3),
-    ],
-)
-def test_commands_say_what_was_measured(command: str, name: str, stem: str, runs: int) -> None:
-    line = f"{command} --dataset mine --clients 1"
-    measured = point(stem, Series(name, clients=1), command_line=line, run_seconds=[1.0] * runs)
-    assert list(command_problems(measured)) == []
-    other = point("16_9", Series(name, clients=2), command_line=line, run_seconds=[1.0] * runs)
-    assert any("requests clients 1, and it was measured with 2" in said for said in command_problems(other))
 
 
 def test_titles_have_characters_that_markdown_and_html_escape(tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from ann_benchmarks.experiments.carrying_out import step_request
 from ann_benchmarks.experiments.report import report_experiment, report_of
 from ann_benchmarks.experiments.schema import Options, find_experiment, read_experiment
 from ann_benchmarks.run.command_line import make_parser
-from ann_benchmarks.submission.checking.commands import requested, requested_datasets
 
 from .postgres_fixtures import clustered
 from .programs import call_program
@@ -158,8 +157,6 @@ def test_a_step_with_a_sample(monkeypatch: pytest.MonkeyPatch):
     store_index("mine", "pgvector_hnsw", {"M": 5})
     step, _ = read_experiment(find_experiment("small.yml"), False, Options(make_parser())).steps
     assert step_request(step, make_parser(), words[-2:]).own_index == ("pgvector_hnsw", {"M": 5})
-    command = requested("run.py --experiment small.yml --dataset mine")
-    assert command is not None and {"mine", "mine-1of2"} < {*requested_datasets(command[0])}
     Path("small.yml").write_text(STEPS.replace("  sample: 2\n", ""))
     with pytest.raises(UserError, match="--rows is for an experiment whose steps have samples"):
         report_experiment([*words, "--rows", "1m"], make_parser(), every_job)

@@ -14,7 +14,6 @@ from ann_benchmarks.fields.rows import FIELDS
 from ann_benchmarks.results.file import LONGEST_NAME, result_path
 
 from ..files import remove_brackets
-from .commands import command_problems
 from .expected import BUCKET, CLOCK, CLOSE
 from .points import CheckedPoint
 from .rules import SAME
@@ -191,7 +190,6 @@ def setting_problems(point: CheckedPoint) -> Problems:
 RELATIONS: tuple[tuple[str, Callable[[CheckedPoint], Problems]], ...] = (
     ("figures", run_problems),
     ("timings", clock_problems),
-    ("series", command_problems),
     ("series", series_problems),
     ("target", setting_problems),
 )
