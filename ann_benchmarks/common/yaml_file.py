@@ -68,6 +68,13 @@ class YamlFile:
             self.fail(where, f"{name} must be {KINDS[kind]}, not {value!r:.40}")
         return value
 
+    def line(self, where: Where, value: Any) -> str:
+        """Return a text on one line; refuse an empty or an unprintable one."""
+        text = " ".join(self.checked(where, value, str).split())
+        if not text or not text.isprintable():
+            self.fail(where, f"'{where[-1]}' must be a text that can be printed")
+        return text
+
     def member(self, where: Where, value: Any, what: str, known: Collection[str]) -> None:
         """Refuse what is not one of the known words."""
         if not isinstance(value, str) or value not in known:

@@ -6,10 +6,10 @@ bandwidths in MB/s of 10^6 bytes a second, prices in the currency of the list.
 
 import datetime
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.layout import find_file
@@ -24,10 +24,7 @@ CURRENCIES = {"USD": "$", "EUR": "€", "GBP": "£"} | dict.fromkeys(_BY_CODE.sp
 HOURS = 730.0  # of a month: 365 days in 12 parts
 _KEYS = ("label", "source", "date", "currency", "per", "hours_a_month", "instances", "storage", "notes")
 _OPTIONAL = ("hours_a_month", "storage", "notes")
-_INSTANCE_KEYS = ("name", "vcpus", "memory", "price", "local_storage", "local_iops", "local_throughput")
-_STORAGE_KEYS = ("name", "price", "included_iops", "included_throughput", "most_iops", "most_throughput",
-                 "iops_price", "throughput_price", "least_size", "most_size")  # fmt: skip
-_LONGEST, _LARGEST, _SMALLEST = 300, 1e9, 1e-9  # characters of a text; numbers
+_LARGEST, _SMALLEST = 1e9, 1e-9  # numbers
 
 
 @dataclass(frozen=True)
@@ -55,62 +52,64 @@ class Capacity:
 
 
 @dataclass(frozen=True)
-class Performance:
-    """Operations a second and MB/s of a disk; None: not stated."""
-
-    iops: float | None = None
-    throughput: float | None = None
-
-
-@dataclass(frozen=True)
 class Volume:
     """An amount of storage, with the operations and MB/s that are paid for beyond those included."""
 
     name: str
     gigabytes: float
     price: float  # a month
-    more: Performance = Performance()
+    more_iops: float = 0.0
+    more_throughput: float = 0.0
 
 
 @dataclass(frozen=True)
 class Instance:
-    """A machine to rent. `local` is the size of a disk that its price includes, 0: none."""
+    """A machine to rent, by the keys of its entry; the size of a local disk is 0 where it has none."""
 
     name: str
     vcpus: int
     memory: float
     price: float  # a month
-    local: float = 0.0
-    local_speed: Performance = Performance()
+    local_storage: float = 0.0
+    local_iops: float | None = None
+    local_throughput: float | None = None
 
-    def has(self, needed: Capacity) -> bool:
-        """Whether its CPUs and memory suffice."""
-        return self.vcpus >= needed.cpus and self.memory * GB >= needed.memory
+    def volume(self, needed: Capacity) -> Volume | None:
+        """Return its local disk, None where that does not suffice."""
+        limits = (needed.iops, self.local_iops), (needed.megabytes_a_second, self.local_throughput)
+        suffices = self.local_storage >= needed.gigabytes and all(_more(*limit) == 0 for limit in limits)
+        return Volume(LOCAL, self.local_storage, 0.0) if suffices else None
 
 
 @dataclass(frozen=True)
 class Storage:
-    """Storage to rent: the price of a GB, what it includes, the most there is, and prices of more."""
+    """Storage to rent, by the keys of its entry: the price of a GB, what it includes, and prices of more."""
 
     name: str
     price: float  # a GB and month
-    included: Performance = Performance()
-    most: Performance = Performance()
-    prices: Performance = Performance()  # of an operation a second, and of one MB/s, a month
+    included_iops: float | None = None
+    included_throughput: float | None = None
+    most_iops: float | None = None
+    most_throughput: float | None = None
+    iops_price: float | None = None  # of one operation a second, a month
+    throughput_price: float | None = None  # of one MB/s, a month
     least_size: float = 0.0
     most_size: float = math.inf
 
     def volume(self, needed: Capacity) -> Volume | None:
         """Return what has to be rented of it, None where it does not suffice."""
         size = max(needed.gigabytes, self.least_size)
-        iops = _more(needed.iops, self.included.iops, self.most.iops, self.prices.iops)
+        iops = _more(needed.iops, self.included_iops, self.most_iops, self.iops_price)
         throughput = _more(
-            needed.megabytes_a_second, self.included.throughput, self.most.throughput, self.prices.throughput
+            needed.megabytes_a_second, self.included_throughput, self.most_throughput, self.throughput_price
         )
         if size > self.most_size or iops is None or throughput is None:
             return None
-        paid = iops * (self.prices.iops or 0) + throughput * (self.prices.throughput or 0)
-        return Volume(self.name, size, size * self.price + paid, Performance(iops, throughput))
+        paid = iops * (self.iops_price or 0) + throughput * (self.throughput_price or 0)
+        return Volume(self.name, size, size * self.price + paid, iops, throughput)
+
+
+Entry = TypeVar("Entry", Instance, Storage)
 
 
 @dataclass(frozen=True)
@@ -142,39 +141,25 @@ class PriceList:
 
     def quote(self, needed: Capacity) -> Quote:
         """Return the cheapest instance with storage that suffices; UserError says what is lacking."""
-        fitting = [instance for instance in self.instances if instance.has(needed)]
+        fitting = [
+            one for one in self.instances if one.vcpus >= needed.cpus and one.memory * GB >= needed.memory
+        ]
         if not fitting:
             cpus = f"{needed.cpus} CPU{'s' * (needed.cpus > 1)}"
             raise UserError(f"no instance has {cpus} and {size_text(needed.memory)}")
-        quotes = [Quote(one, volume) for one in fitting for volume in self._volumes(one, needed)]
+        disks = ((one, disk.volume(needed)) for one in fitting for disk in (one, *self.storage))
+        quotes = [Quote(one, volume) for one, volume in disks if volume is not None]
         if not quotes:
-            raise UserError(self._lacking(needed, fitting))
+            speeds = [] if needed.iops is None else [f"{needed.iops:,} I/O operations/s"]
+            if needed.megabytes_a_second is not None:
+                speeds.append(f"{plain_number(needed.megabytes_a_second)} MB/s")
+            raise UserError(f"no storage has {', '.join([f'{needed.gigabytes:,} GB', *speeds])}")
         return min(quotes, key=lambda quote: quote.price)
 
     def money(self, amount: float) -> str:
         """Write an amount of money."""
         symbol = CURRENCIES[self.currency] or f"{self.currency} "
         return f"{symbol}{amount:,.2f}"
-
-    def _volumes(self, instance: Instance, needed: Capacity) -> Iterator[Volume]:
-        speed = instance.local_speed
-        limits = (needed.iops, speed.iops), (needed.megabytes_a_second, speed.throughput)
-        if instance.local >= needed.gigabytes and all(_more(*limit) == 0 for limit in limits):
-            yield Volume(LOCAL, instance.local, 0.0)
-        for storage in self.storage:
-            if volume := storage.volume(needed):
-                yield volume
-
-    def _lacking(self, needed: Capacity, fitting: Sequence[Instance]) -> str:
-        if not self.storage and not any(instance.local for instance in fitting):
-            return "the prices have no storage"
-        sizes = [*(one.most_size for one in self.storage), *(one.local for one in fitting)]
-        if max(sizes) < needed.gigabytes:
-            return f"no storage has {needed.gigabytes:,} GB"
-        speeds = [] if needed.iops is None else [f"{needed.iops:,} I/O operations/s"]
-        if needed.megabytes_a_second is not None:
-            speeds.append(f"{plain_number(needed.megabytes_a_second)} MB/s")
-        return f"no storage of {needed.gigabytes:,} GB is stated to have {' and '.join(speeds)}"
 
 
 def _more(
@@ -205,66 +190,45 @@ class PriceFile(YamlFile):
         hours = self.number(("hours_a_month",), root.get("hours_a_month", HOURS))
         if not 600 <= hours <= 744:
             self.fail(("hours_a_month",), f"a month has 600 to 744 hours, not {hours:g}")
-        instances = [self.instance(*entry) for entry in self.entries("instances", _INSTANCE_KEYS, 4)]
+        instances, storage = self.entries("instances", Instance), self.entries("storage", Storage)
         if not instances:
             self.fail(("instances",), "'instances' must not be empty: name one at least")
-        if root["per"] == "hour":
-            instances = [replace(instance, price=instance.price * hours) for instance in instances]
+        times = hours if root["per"] == "hour" else 1.0
         notes = self.checked(("notes",), root.get("notes", []), list)
         return PriceList(
             path=self.path,
-            label=self.text(("label",), root["label"]),
-            source=self.text(("source",), root["source"]),
+            label=self.line(("label",), root["label"]),
+            source=self.line(("source",), root["source"]),
             date=self.date(("date",), root["date"]),
             currency=root["currency"],
             hours=hours,
-            instances=instances,
-            storage=[self.storage(*entry) for entry in self.entries("storage", _STORAGE_KEYS, 2)],
-            notes=[self.text(("notes", place), note) for place, note in enumerate(notes)],
+            instances=[replace(one, vcpus=int(one.vcpus), price=one.price * times) for one in instances],
+            storage=storage,
+            notes=[self.line(("notes", place), note) for place, note in enumerate(notes)],
         )
 
-    def entries(
-        self, key: str, known: Sequence[str], required: int
-    ) -> Iterator[tuple[Where, str, dict[str, float]]]:
-        """Yield the entries of a list: place, name and numbers; refuse a name that stands there twice."""
-        names = set()
+    def entries(self, key: str, kind: type[Entry]) -> list[Entry]:
+        """Read the entries of a list: a name that stands there once, and numbers."""
+        known = fields(kind)
+        found: dict[str, Entry] = {}
         for place, entry in enumerate(self.checked((key,), self.content.get(key, []), list)):
             where: Where = (key, place)
-            self.mapping(where, entry, f"an entry of '{key}'", known, known[:required])
-            name = self.text((*where, "name"), entry["name"])
-            if name in names:
+            required = [one.name for one in known if one.default is MISSING]
+            self.mapping(where, entry, f"an entry of '{key}'", [one.name for one in known], required)
+            name = self.line((*where, "name"), entry["name"])
+            if name in found:
                 self.fail((*where, "name"), f"'{name:.60}' stands in '{key}' a second time")
-            names.add(name)
-            yield (
-                where,
-                name,
-                {one: self.number((*where, one), entry[one]) for one in known[1:] if one in entry},
-            )
-
-    def instance(self, where: Where, name: str, has: dict[str, float]) -> Instance:
-        """Return an instance, with its price as it stands there."""
-        if not has["vcpus"].is_integer():
-            self.fail((*where, "vcpus"), f"'vcpus' must be a whole number, not {has['vcpus']:g}")
-        speed = Performance(has.get("local_iops"), has.get("local_throughput"))
-        local = has.get("local_storage", 0.0)
-        if not local and speed != Performance():
-            self.fail(where, "'local_iops' and 'local_throughput' are of a local disk: add 'local_storage'")
-        return Instance(name, int(has["vcpus"]), has["memory"], has["price"], local, speed)
-
-    def storage(self, where: Where, name: str, has: dict[str, float]) -> Storage:
-        """Return storage, whose prices are for a month."""
-        included, most, prices = (
-            Performance(has.get(iops), has.get(throughput))
-            for iops, throughput in zip(_STORAGE_KEYS[2:8:2], _STORAGE_KEYS[3:8:2], strict=True)
-        )
-        sizes = has.get("least_size", 0.0), has.get("most_size", math.inf)
-        if sizes[0] > sizes[1]:
-            self.fail((*where, "least_size"), "'least_size' is larger than 'most_size'")
-        return Storage(name, has["price"], included, most, prices, *sizes)
+            values: dict[str, Any] = {
+                one: self.number((*where, one), value) for one, value in entry.items() if one != "name"
+            }
+            found[name] = kind(name=name, **values)
+        return [*found.values()]
 
     def number(self, where: Where, value: Any) -> float:
         """Return a number above 0, or 0 where nothing may be included."""
         key, value = where[-1], float(self.checked(where, value, float))
+        if key == "vcpus" and not value.is_integer():
+            self.fail(where, f"'vcpus' must be a whole number, not {value:g}")
         with_zero = str(key).startswith("included")
         if not (_SMALLEST <= value <= _LARGEST or (with_zero and value == 0)):
             least = "a number from 0 on" if with_zero else "a number above 0"
@@ -273,7 +237,7 @@ class PriceFile(YamlFile):
 
     def date(self, where: Where, value: Any) -> str:
         """Return a day that is not in the future."""
-        text = self.text(where, value)
+        text = self.line(where, value)
         try:
             day = datetime.datetime.strptime(text, "%Y-%m-%d").date()
         except ValueError:
@@ -281,15 +245,3 @@ class PriceFile(YamlFile):
         if day > datetime.date.today():
             self.fail(where, f"{day} is in the future: write the day of these prices")
         return day.isoformat()
-
-    def text(self, where: Where, value: Any) -> str:
-        """Return a text on one line; refuse an empty, a long or an unprintable one."""
-        text = " ".join(self.checked(where, value, str).split())
-        for is_so, problem in (
-            (not text, "must not be empty"),
-            (len(text) > _LONGEST, f"has more than {_LONGEST} characters"),
-            (not text.isprintable(), "holds characters that cannot be printed"),
-        ):
-            if is_so:
-                self.fail(where, f"'{where[-1]}' {problem}")
-        return text

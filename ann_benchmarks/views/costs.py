@@ -266,8 +266,8 @@ def storage_text(quote: Quote) -> str:
     volume = quote.volume
     if volume.name == LOCAL:
         return f"its {LOCAL} of {volume.gigabytes:,g} GB"
-    more = [f"{volume.more.iops:,g} more IOPS"] if volume.more.iops else []
-    more += [f"{volume.more.throughput:,g} more MB/s"] if volume.more.throughput else []
+    more = [f"{volume.more_iops:,g} more IOPS"] if volume.more_iops else []
+    more += [f"{volume.more_throughput:,g} more MB/s"] if volume.more_throughput else []
     return f"{volume.gigabytes:,g} GB of {volume.name}" + (f" with {listed(more)}" if more else "")
 
 
