@@ -3,9 +3,8 @@
 A mistake in a file is named with its line.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.layout import shared
 from ann_benchmarks.common.names import exists
-from ann_benchmarks.common.yaml_file import Where, YamlFile
+from ann_benchmarks.common.yaml_file import Where, YamlFile, is_number
 
 FOLDER = shared("reference")
 KEYS = ("label", "source", "hardware", "versions", "settings", "datasets", "notes", "tables")
@@ -77,10 +76,7 @@ class Published:
     source: str
     hardware: Mapping[str, Any]
     versions: Mapping[str, Any]
-    datasets: Sequence[Mapping[str, Any]]
     tables: Sequence[PublishedTable]
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    notes: Sequence[str] = ()
 
     def table(self, name: str) -> PublishedTable:
         """Return a table by its name; UserError if it does not exist."""
@@ -171,13 +167,14 @@ class PublishedFile(YamlFile):
         """Read the whole file; UserError names the line of a mistake."""
         root = self.content
         self.mapping((), root, "the file", KEYS, [key for key in KEYS if key not in OPTIONAL])
-        label, source = (self.text((key,), root[key]) for key in ("label", "source"))
+        label, source = (self.line((key,), root[key]) for key in ("label", "source"))
         for key in ("hardware", "versions", "settings"):
             self.mapping((key,), root.get(key, {}), "names with values")
-        for index, dataset in enumerate(self.checked(("datasets",), root["datasets"], list)):
-            self.mapping(("datasets", index), dataset, "a dataset (name: value)")
+        for place, dataset in enumerate(self.checked(("datasets",), root["datasets"], list)):
+            self.mapping(("datasets", place), dataset, "a dataset (name: value)")
+        for place, note in enumerate(self.checked(("notes",), root.get("notes", []), list)):
+            self.line(("notes", place), note)
         self.mapping(("tables",), root["tables"], "tables by name")
-        notes = self.checked(("notes",), root.get("notes", []), list)
         return Published(
             name=self.path.stem,
             path=self.path,
@@ -185,10 +182,7 @@ class PublishedFile(YamlFile):
             source=source,
             hardware=root["hardware"],
             versions=root["versions"],
-            datasets=root["datasets"],
             tables=[self.table(str(name), table) for name, table in root["tables"].items()],
-            settings=root.get("settings", {}),
-            notes=[self.text(("notes", place), note) for place, note in enumerate(notes)],
         )
 
     def table(self, name: str, table: Any) -> PublishedTable:
@@ -198,15 +192,14 @@ class PublishedFile(YamlFile):
         columns = table["columns"]
         self.mapping((*where, "columns"), columns, "columns with units (qps: 1/s)")
         for column, unit in columns.items():
-            self.text((*where, "columns", column), unit)
+            self.line((*where, "columns", column), unit)
         if ("rows" in table) == ("parts" in table):
             self.fail(where, f"the table '{name}' needs either rows or parts")
-        rows: list[Row] = []
         if "rows" in table:
-            rows += self.rows((*where, "rows"), table["rows"], columns, {})
+            rows = [*self.rows(where, {"rows": table["rows"]}, columns)]
         else:
-            for index, part in enumerate(self.filled((*where, "parts"), table["parts"])):
-                rows += self.part((*where, "parts", index), part, columns)
+            parts = enumerate(self.filled((*where, "parts"), table["parts"]))
+            rows = [row for i, part in parts for row in self.rows((*where, "parts", i), part, columns)]
         curves = table.get("curves", [])
         curves = [curves] if isinstance(curves, str) else self.checked((*where, "curves"), curves, list)
         labels = table.get("labels", "")
@@ -215,22 +208,16 @@ class PublishedFile(YamlFile):
                 self.member((*where, key), column, "column", columns)
         return PublishedTable(name, columns, rows, curves, labels, str(self.path))
 
-    def part(self, where: Where, part: Any, columns: Mapping[str, str]) -> Iterator[Row]:
-        """Yield the rows of a part, with the cells that all of them have."""
+    def rows(self, where: Where, part: Any, columns: Mapping[str, str]) -> Iterator[Row]:
+        """Yield the rows of a table or a part of it, with the cells that all of them have."""
         self.mapping(where, part, "the part", required=("rows",))
         same = {column: value for column, value in part.items() if column != "rows"}
         for column, value in same.items():
             self.member((*where, column), column, "column", columns)
             self.cell((*where, column), value, column, columns[column])
-        return self.rows((*where, "rows"), part["rows"], columns, same)
-
-    def rows(
-        self, where: Where, content: Any, columns: Mapping[str, str], same: dict[str, Any]
-    ) -> Iterator[Row]:
-        """Yield the rows that stand at a place, with the cells that are the same in all of them."""
         names = [column for column in columns if column not in same]
-        for index, cells in enumerate(self.filled(where, content)):
-            at = (*where, index)
+        for index, cells in enumerate(self.filled((*where, "rows"), part["rows"])):
+            at = (*where, "rows", index)
             if len(self.checked(at, cells, list)) != len(names):
                 self.fail(at, f"the row has {len(cells)} cells for {len(names)} columns: {', '.join(names)}")
             row = dict(zip(names, cells, strict=True)) | same
@@ -245,13 +232,8 @@ class PublishedFile(YamlFile):
         if unit == TEXT:
             if not isinstance(value, str):
                 self.fail(where, f"the column '{column}' holds text, not {value!r}: put it in quotes")
-        elif isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        elif not is_number(value):
             self.fail(where, f"the column '{column}' holds numbers ({unit}), not {value!r}")
-
-    def text(self, where: Where, value: Any) -> str:
-        """Return a text on one line; refuse an empty one."""
-        text = " ".join(self.checked(where, value, str).split())
-        return text or self.fail(where, f"'{where[-1]}' must not be empty")
 
     def filled(self, where: Where, value: Any) -> list[Any]:
         """Return a list; refuse an empty one."""
