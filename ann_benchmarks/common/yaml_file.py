@@ -6,7 +6,7 @@ are followed.
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -79,6 +79,15 @@ class YamlFile:
         """Refuse what is not one of the known words."""
         if not isinstance(value, str) or value not in known:
             self.fail(where, f"unknown {what} '{shown(value)}'; {closest(value, known)}")
+
+
+def merged(content: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a mapping with some values replaced; where both are mappings, they are merged."""
+    found = dict(content)
+    for key, value in changes.items():
+        both = isinstance(value, dict) and isinstance(found.get(key), dict)
+        found[key] = {**found[key], **value} if both else value
+    return found
 
 
 def is_number(value: Any) -> bool:

@@ -13,11 +13,11 @@ from ann_benchmarks.common.cli import HINT
 from ann_benchmarks.common.errors import UserError, closest, shown
 from ann_benchmarks.common.layout import shared
 from ann_benchmarks.common.names import exists
-from ann_benchmarks.common.yaml_file import Where, YamlFile
+from ann_benchmarks.common.yaml_file import Where, YamlFile, merged
 from ann_benchmarks.data.datasets.samples import MOST_PARTS
 from ann_benchmarks.definitions.configs import check_run_group
 from ann_benchmarks.fields.rows import FIELDS
-from ann_benchmarks.run.command_line import CommandLine
+from ann_benchmarks.run.command_line import CommandLine, option_words
 from ann_benchmarks.run.request import Request, read_request
 
 FOLDER = shared("experiments")
@@ -29,6 +29,7 @@ FINDING_KEYS = (*FINDING_TEXTS, "at-recall", "of", "to", "least", "most")
 COMPARISONS = ("ratio", "spread", "value")
 SELECTION_KEYS = ("step", "dataset", "tier", "build", "query", "setting")  # besides those of fields
 INSTALL_KEYS = ("algorithm", "build-arg")
+OPTIONS = [each.name.replace("_", "-") for each in fields(CommandLine)]
 # Options of whoever runs an experiment; its file does not have them.
 USER_OPTIONS = ("definitions", "list-algorithms", "json", "local", "url", "force", "rebuild", "storage",
                 "parallelism", "dry-run", "experiment", "mini")  # fmt: skip
@@ -99,29 +100,18 @@ class Options:
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         """Take run.py's parser."""
         self._parser = parser
-        self._rows = {each.name.replace("_", "-"): each.metadata for each in fields(CommandLine)}
 
     def arguments(self, name: str, value: Any) -> list[str]:
-        """Return an option as words of a command line; UserError where it, or its value, is not known.
-
-        A list is given as run.py takes several values; true stands for an option without one.
-        """
-        known = [option for option in self._rows if option not in USER_OPTIONS]
+        """Return an option as words of a command line; UserError where it, or its value, is not known."""
+        known = [option for option in OPTIONS if option not in USER_OPTIONS]
         if name not in known:
             raise UserError(f"unknown option '{name}' of run.py; {closest(name, known)}")
-        if value is None or value is False:
-            return []
-        words = [f"--{name}"]
-        if isinstance(value, list) and value and not any(isinstance(part, (list, dict)) for part in value):
-            texts = [str(part) for part in value]
-            words += texts if "nargs" in self._rows[name] else [",".join(texts)]
-        elif not isinstance(value, (str, int, float)):  # true is a whole number
-            raise UserError(f"the option '{name}' cannot be {value!r:.40}")
-        elif value is not True:
-            words.append(str(value))
         parts = value if isinstance(value, list) else [value]
+        if not parts or any(not isinstance(part, str | int | float | None) for part in parts):
+            raise UserError(f"the option '{name}' cannot be {value!r:.40}")
         if any(isinstance(part, str) and part.startswith("-") for part in parts):
             raise UserError(f"the value of '{name}' begins with '-', as options do: write it without")
+        words = option_words(name, value)
         self.parse(words)
         return words
 
@@ -189,10 +179,7 @@ class ExperimentFile(YamlFile):
 
     def part(self, where: Where, content: dict[str, Any], mini: dict[str, Any]) -> Step:
         """Read a step whose keys a miniature replaces; mappings of both are merged."""
-        merged = {key: value for key, value in content.items() if key != "mini"}
-        for key, value in mini.items():
-            both = isinstance(value, dict) and isinstance(merged.get(key), dict)
-            merged[key] = {**merged[key], **value} if both else value
+        values = merged(content, mini)
 
         def place(key: str, *inside: str | int) -> Where:
             """Return where a key stands, or something inside its value: in the miniature or above it."""
@@ -201,9 +188,9 @@ class ExperimentFile(YamlFile):
             return (*where, *(("mini",) if is_own else ()), key, *inside)
 
         def text(key: str) -> str:
-            return self.text(place(key), merged.get(key, ""))
+            return self.text(place(key), values.get(key, ""))
 
-        run, groups, settings = (merged.get(key, {}) for key in ("run", "groups", "settings"))
+        run, groups, settings = (values.get(key, {}) for key in ("run", "groups", "settings"))
         self.mapping(place("run"), run, "options of run.py")
         arguments = []
         for name, value in run.items():
@@ -222,21 +209,19 @@ class ExperimentFile(YamlFile):
                 self.fail(
                     place("settings", setting), f"'{shown(setting)}' is not a setting: write NAME: VALUE"
                 )
-        sample = merged.get("sample", 1)
+        sample = values.get("sample", 1)
         if type(sample) is not int or not 1 <= sample <= MOST_PARTS:
             self.fail(place("sample"), f"'sample' must be a whole number from 1 to {MOST_PARTS}")
         lists = {
-            key: self.checked(place(key), merged.get(key, []), list)
+            key: self.checked(place(key), values.get(key, []), list)
             for key in ("install", "pictures", "tables")
         }
         for i, item in enumerate(lists["install"]):
             at = place("install", i)
             self.mapping(at, item, "options of install.py", INSTALL_KEYS, INSTALL_KEYS[:1])
-            values = self.checked((*at, "build-arg"), item.get("build-arg", []), list)
-            words = {(*at, "build-arg", number): value for number, value in enumerate(values)}
-            for inside, word in {(*at, "algorithm"): item["algorithm"], **words}.items():
-                if self.checked(inside, word, str).startswith("-"):
-                    self.fail(inside, f"'{shown(word)}' is an option of install.py: leave it out")
+            for word in (item["algorithm"], *self.checked(at, item.get("build-arg", []), list)):
+                if self.checked(at, word, str).startswith("-"):
+                    self.fail(at, f"'{shown(word)}' is an option of install.py: leave it out")
         from ann_benchmarks.reporting.kinds import views  # imports matplotlib, which other runs do without
 
         for key, kinds in (("pictures", tuple(views("picture"))), ("tables", tuple(views("table")))):

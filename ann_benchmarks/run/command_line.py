@@ -217,6 +217,15 @@ class CommandLine:
 # fmt: on
 
 
+def option_words(name: str, value: Any) -> list[str]:
+    """Return an option with its value in an experiment's file as words of a command line."""
+    if value is None or value is False:
+        return []
+    words = [str(one) for one in (value if isinstance(value, list) else [value]) if one is not True]
+    takes_words = "nargs" in CommandLine.__dataclass_fields__[name.replace("-", "_")].metadata
+    return [f"--{name}", *(words if takes_words or not words else [",".join(words)])]
+
+
 def make_parser(program: str = "run.py", tiers: str | None = None) -> argparse.ArgumentParser:
     """Return what reads the command line; `tiers` is the default of --tiers."""
     parser = cli.Parser(

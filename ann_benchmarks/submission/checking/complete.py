@@ -1,23 +1,21 @@
 """Whether a published division has every point of its run groups, and no others."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ann_benchmarks.common.cli import option_name
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.layout import DEFINITIONS_FOLDER, shared
-from ann_benchmarks.common.yaml_file import YamlFile
+from ann_benchmarks.common.yaml_file import YamlFile, merged
 from ann_benchmarks.data.datasets.samples import sample_name
 from ann_benchmarks.definitions.configs import Config, read_configs, replace_run_groups
 from ann_benchmarks.definitions.definition import Data, get_definitions
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.file import result_path
-from ann_benchmarks.run.command_line import CommandLine
+from ann_benchmarks.run.command_line import option_words
 from ann_benchmarks.run.request import read_request
 
 from ..files import EXPERIMENT
@@ -89,39 +87,18 @@ def expected_steps(folder: Path, manifest: Manifest) -> list[ExpectedStep]:
     known = EXPERIMENTS / f"{name}.yml"
     if not known.is_file() or YamlFile(known, "an experiment").content != own:
         raise UserError(f"it is not the experiment '{name}' of this release")
-    merged = (_merged(step, manifest.mini) for step in own["steps"])
-    steps = (step for step in merged if not step.get("skip"))
-    return [read_step(step) for step in steps if "workload" not in step.get("run", {})]
-
-
-def _merged(step: Mapping[str, Any], is_mini: bool) -> dict[str, Any]:
-    """Return a step, or its miniature, whose mappings are merged with the step's."""
-    found = {key: value for key, value in step.items() if key != "mini"}
-    for key, value in (step.get("mini") or {}).items() if is_mini else ():
-        both = isinstance(value, dict) and isinstance(found.get(key), dict)
-        found[key] = {**found[key], **value} if both else value
-    return found
+    steps = [merged(step, (step.get("mini") or {}) if manifest.mini else {}) for step in own["steps"]]
+    return [read_step(step) for step in steps if not step.get("skip") and "workload" not in step["run"]]
 
 
 def read_step(step: Mapping[str, Any]) -> ExpectedStep:
     """Return what a step of an experiment's file is to measure."""
-    request = read_request([*_words(step["run"])])
+    request = read_request([word for option in step["run"].items() for word in option_words(*option)])
     algorithms = [word.partition(":")[0] for word in request.algorithm]
     planned = product(algorithms, request.procedures(), request.servers)
     series = [Series(name, **how.series, **servers.fields).only(*COMPARED) for name, how, servers in planned]
     dataset = sample_name(request.dataset, step.get("sample", 1))
     return ExpectedStep(dataset, [*dict.fromkeys(series)], step.get("groups", {}))
-
-
-def _words(run: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the command line of a step's options."""
-    takes_words = {option_name(one.name) for one in fields(CommandLine) if "nargs" in one.metadata}
-    for name, value in run.items():
-        if value is None or value is False:
-            continue
-        yield (option := f"--{name}")
-        several = [str(one) for one in (value if isinstance(value, list) else [value]) if one is not True]
-        yield from several if option in takes_words or not several else [",".join(several)]
 
 
 def check_complete(opened: OpenedBundle, points: Sequence[CheckedPoint]) -> None:
