@@ -36,7 +36,6 @@ LOAD = (
     "algo", "loop", "asked_duration", "asked_queries", "run_count", "count", "warmup", "client_machines",
     "tier", "tier_ram", "tier_shared_buffers",
 )  # fmt: skip
-PLAN_PARTS = ("Scan Direction", "Parallel Aware", "Order By", "Index Cond", "Filter", "Sort Key", "Output")
 FREE_DISK = "setting max_wal_size"  # embedded servers choose a different one each time, by the free disk
 QUICK, QUICK_SHARE = "latency_p10", 0.1  # the time of a query that nothing disturbs
 
@@ -241,18 +240,4 @@ def properties(attrs: Mapping[str, Any]) -> dict[str, str]:
         f"setting {name}": value for name, value in from_json(attrs.get("settings"), dict[str, Any]()).items()
     }
     found.pop(FREE_DISK, None)
-    if plan := plan_lines(from_json(attrs.get("plan"), dict[str, Any]())):
-        found["plan"] = "\n".join(plan)
     return {name: str(value) for name, value in found.items()}
-
-
-def plan_lines(node: Mapping[str, Any], depth: int = 0) -> list[str]:
-    """Write a plan as indented lines, without costs and without names of tables and indexes."""
-    if not node:
-        return []
-    table = f"{node.get('Alias', '')}."
-    parts = [f"{name}: {node[name]}".replace(table, "") for name in PLAN_PARTS if name in node]
-    lines = ["  " * depth + "; ".join([str(node.get("Node Type", "?")), *parts])]
-    inner = node.get("Plans")
-    children = [child for child in inner if isinstance(child, dict)] if isinstance(inner, list) else []
-    return lines + [line for child in children for line in plan_lines(child, depth + 1)]

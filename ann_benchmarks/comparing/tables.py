@@ -8,7 +8,7 @@ from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import counted, figure_text, size_text
-from ann_benchmarks.common.text import clean_lines, clean_text
+from ann_benchmarks.common.text import clean_text
 from ann_benchmarks.statistics.differences import Difference
 
 from .matching import PointPair, SideBySide
@@ -46,25 +46,19 @@ def grid(
     form: str, head: Sequence[str], rows: Sequence[Sequence[str]], sides: str, colors: bool = False
 ) -> Iterator[str]:
     """Yield the lines of a table, aligned or in Markdown; `sides` has an l or r for each column."""
-    rows = [[clean_lines(cell) for cell in row] for row in rows]
+    rows = [[clean_text(cell) for cell in row] for row in rows]
     if form == "markdown":
         yield f"| {' | '.join(head)} |"
-        marks = (" ---: " if sides[i : i + 1] == "r" else " --- " for i in range(len(head)))
-        yield f"|{'|'.join(marks)}|"
+        yield f"|{'|'.join(' ---: ' if side == 'r' else ' --- ' for side in sides)}|"
         for row in rows:
-            cells = [cell.replace("|", "\\|").replace("<", "&lt;").replace("\n", "<br>") for cell in row]
+            cells = [cell.replace("|", "\\|").replace("<", "&lt;") for cell in row]
             yield f"| {' | '.join(cells)} |"
         return
-    lines = [list(head)]
-    for row in rows:
-        parts = [cell.splitlines() or [""] for cell in row]
-        lines += [[c[i] if i < len(c) else "" for c in parts] for i in range(max(map(len, parts)))]
+    lines = [list(head), *rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
-        texts = [
-            cell.rjust(width) if sides[i : i + 1] == "r" else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
+        columns = zip(line, widths, sides, strict=True)
+        texts = [cell.rjust(width) if side == "r" else cell.ljust(width) for cell, width, side in columns]
         if colors:
             texts = [f"{COLORS[c.strip(' ?')]}{c}{PLAIN}" if c.strip(" ?") in COLORS else c for c in texts]
         yield "  ".join(texts).rstrip()
@@ -101,7 +95,7 @@ def _text(
     n = len(compared.pairs)
     if found := changes(compared.pairs):
         rows = [[c.what, c.a, c.b, "" if c.points == n else f"{c.points} of {n} points"] for c in found]
-        yield from ("", *grid(form, ["changed", "A", "B", ""], rows, "lll"))
+        yield from ("", *grid(form, ["changed", "A", "B", ""], rows, "llll"))
     metric = compared.judged_by
     judged = ["B", "B / A", f"{criteria.confidence} interval", "", "visible"]
     if metric in compared.metrics:

@@ -1,6 +1,5 @@
 """What is said about a comparison: what else changed, words for differences, warnings, whether it fails."""
 
-import difflib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +27,7 @@ class Change(NamedTuple):
 
 
 def changes(pairs: Sequence[PointPair]) -> list[Change]:
-    """Return what differs, machine and versions first; from plans only the lines that differ."""
+    """Return what differs, machine and versions first."""
     numbers: dict[tuple[str, str, str], int] = {}
     for pair in pairs:
         sides = [[properties(point.attrs) for point in side] for side in (pair.a, pair.b)]
@@ -36,24 +35,15 @@ def changes(pairs: Sequence[PointPair]) -> list[Change]:
             values = (dict.fromkeys(point[what] for point in side if what in point) for side in sides)
             before, after = (", ".join(side) or "-" for side in values)
             if before != after:
-                before, after = _differing(before, after) if what == "plan" else (before, after)
                 place = (what, before, after)
                 numbers[place] = numbers.get(place, 0) + 1
-    rank: dict[str, float] = {name: i for i, name in enumerate(property_names())}
-    rank["version"] = len(MACHINE) - 0.5
+    rank = {name: i for i, name in enumerate(property_names())}
 
-    def order(change: Change) -> tuple[float, str]:
-        name = "version" if change.what.endswith("_version") and change.what not in rank else change.what
-        return rank.get(name, len(rank) + (change.what == "plan")), change.what
+    def order(change: Change) -> tuple[int, str]:
+        name = "framework_version" if change.what.endswith("_version") else change.what
+        return rank.get(name, len(rank)), change.what
 
     return sorted((Change(*place, points) for place, points in numbers.items()), key=order)
-
-
-def _differing(a: str, b: str) -> tuple[str, str]:
-    """Return the lines of each that the other does not have."""
-    lines = list(difflib.ndiff(a.splitlines(), b.splitlines()))
-    before, after = ("\n".join(line[2:] for line in lines if line.startswith(mark)) or "-" for mark in "-+")
-    return before, after
 
 
 @dataclass(frozen=True)
