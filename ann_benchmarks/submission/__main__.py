@@ -11,8 +11,6 @@ from ann_benchmarks.common.cli import Parser, path, run_command
 
 from .checking.check import check_bundle, summary
 
-BY_NAME = ""  # of --data without a folder
-
 
 def main() -> int:
     """Read the command line, check the bundle, and print findings and a summary; 1 if it is refused."""
@@ -20,17 +18,10 @@ def main() -> int:
     verbs = parser.add_subparsers(dest="verb", required=True)
     check = verbs.add_parser("check", help="compare everything that a bundle says with its files")
     check.add_argument("folder", type=path, metavar="FOLDER", help="the folder of the bundle")
-    check.add_argument(
-        "--data",
-        nargs="?",
-        const=BY_NAME,
-        metavar="FOLDER",
-        help="recompute distances from the vectors: of data/NAME.hdf5, made or downloaded if it is not there,"
-        " or of FOLDER/NAME.hdf5",
-    )
+    check.add_argument("--data", action="store_true", help="recompute distances from the vectors, which are"
+        " made or downloaded if they are not there")  # fmt: skip
     args = parser.parse_args()
-    data = path(args.data) if args.data else None
-    checked = check_bundle(args.folder, datetime.now(timezone.utc), args.data is not None, data)
+    checked = check_bundle(args.folder, datetime.now(timezone.utc), args.data)
     refused = checked.findings.refused
     for finding in refused:
         print(finding)

@@ -55,10 +55,9 @@ def check_bundle(
     folder: Path,
     now: datetime,
     compares_data: bool = False,
-    data: Path | None = None,
     private: Private | None = None,
 ) -> CheckedBundle:
-    """Check a bundle at a time of UTC; `compares_data` with the real vectors, in `data` or by their names.
+    """Check a bundle at a time of UTC; `compares_data` with the real vectors of its datasets.
 
     `private` are the facts to look for where more are known than forms show.
     """
@@ -67,7 +66,7 @@ def check_bundle(
     if opened is None:
         return CheckedBundle(findings)
     manifest, files = opened.manifest, opened.files
-    with RealVectors(data, manifest, findings) if compares_data else nullcontext() as real:
+    with RealVectors(manifest, findings) if compares_data else nullcontext() as real:
         if real is not None:
             real.check_truth(opened.truths)
         points = check_points(opened, opened.points(), real)

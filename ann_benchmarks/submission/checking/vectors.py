@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from pathlib import Path
 
 import numpy as np
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.names import checked_name
-from ann_benchmarks.data.datasets import Dataset, HDF5Dataset, get_dataset, prepare_filters
+from ann_benchmarks.data.datasets import Dataset, get_dataset, prepare_filters
 from ann_benchmarks.data.filters import passing
 from ann_benchmarks.distance import candidate_distances
 
@@ -23,10 +21,10 @@ from .truth import Neighborhood, tolerance
 class RealVectors(ExitStack):
     """The datasets that a bundle's results are of, opened one by one; a context that closes them."""
 
-    def __init__(self, folder: Path | None, manifest: Manifest, findings: Findings) -> None:
-        """Take the folder with the datasets' files; None: they are opened by their names, from data/."""
+    def __init__(self, manifest: Manifest, findings: Findings) -> None:
+        """Take what the bundle says of the datasets, which are opened by their names."""
         super().__init__()
-        self._folder, self._manifest, self._findings = folder, manifest, findings
+        self._manifest, self._findings = manifest, findings
         self._opened: dict[str, Dataset | None] = {}
 
     def check_truth(self, truths: Mapping[tuple[str, str], Neighborhood]) -> None:
@@ -36,8 +34,7 @@ class RealVectors(ExitStack):
                 continue
             path = truth_name(name, filter_set)
             try:
-                if filter_set and self._folder is None:
-                    prepare_filters(name, [filter_set])
+                prepare_filters(name, [filter_set] if filter_set else [])
                 own = np.asarray(dataset.truth(filter_set).known_distances, np.float64)
             except UserError as error:
                 self._findings.warn(path, "truth", f"was not compared with the dataset's: {error}")
@@ -70,11 +67,7 @@ class RealVectors(ExitStack):
             return self._opened[name]
         self._opened[name], path, said = None, truth_name(name), self._manifest.datasets[name]
         with self._findings.refusing(path, "dataset"):
-            if self._folder is None:
-                opened = get_dataset(name)[0]
-            else:
-                opened = HDF5Dataset(self._folder / f"{checked_name(name, 'dataset')}.hdf5")
-            self.enter_context(opened)
+            opened = self.enter_context(get_dataset(name)[0])
             own = vars(described(opened, said.filters))
             different = {fact for fact, value in own.items() if getattr(said, fact) != value}
             for fact in sorted(different):
