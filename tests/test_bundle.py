@@ -24,7 +24,7 @@ from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.submission import bundle
 from ann_benchmarks.submission.bundle import BundleRequest
 from ann_benchmarks.submission.checking.search import private_facts
-from ann_benchmarks.submission.facts import HOST, PATH, REPOSITORY, USER, OwnFact
+from ann_benchmarks.submission.facts import HOST, PATH, USER, OwnFact
 from ann_benchmarks.submission.files import files_in, sha256_of
 from ann_benchmarks.submission.manifest import read_manifest
 from ann_benchmarks.submission.private import Private
@@ -38,7 +38,7 @@ FACTS = [
     OwnFact(HOST, "quokka7"),
     OwnFact(USER, "xenia"),
     OwnFact(PATH, "/data/xenia"),
-    OwnFact(REPOSITORY, str(ROOT)),
+    OwnFact(PATH, str(ROOT)),
 ]
 KIND_OF = {"picture": "frontier", "table": "points"}
 PRIVATE = (b"quokka7", b"xenia", b"10.0.0.5", b"10.0.0.6", b"/home/bob", b"@shop.example")

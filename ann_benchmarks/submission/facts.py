@@ -19,7 +19,6 @@ from ann_benchmarks.common.layout import PROJECT
 from .files import PLACEHOLDER
 
 HOST, USER, ADDRESS, PATH, SECRET = "host", "user", "address", "path", "secret"
-REPOSITORY = "repository"  # its paths keep what follows: the project's own files
 # Paths that every machine has.
 _COMMON_PATHS = re.compile(
     r"/(usr|bin|sbin|lib\w*|etc|dev(?!/shm/)|proc|sys|run(?!/user/)|opt|var/(run|lib|log|cache))?(/|$)"
@@ -51,9 +50,7 @@ def facts_here() -> list[OwnFact]:
         *(OwnFact(ADDRESS, address) for address in _addresses()),
         *_variables(),
         *(OwnFact(PATH, text) for text in _folders()),
-        *(OwnFact(REPOSITORY, text) for text in dict.fromkeys((str(PROJECT), os.path.realpath(PROJECT)))),
     ]
-    # A folder may be the home, the current one and the project's: the last is the most telling.
     kinds = {fact.text: fact for fact in found if _is_private(fact)}
     return [kinds[text] for text in sorted(kinds, key=lambda text: (-len(text), text))]
 
@@ -62,7 +59,6 @@ def _is_private(fact: OwnFact) -> bool:
     text = fact.text
     is_of_kind = {
         PATH: text.startswith("/") and not _COMMON_PATHS.match(text),
-        REPOSITORY: text != "/",
         **dict.fromkeys((HOST, ADDRESS), not is_everywhere(text)),
     }
     return bool(text.strip()) and len(text) <= 4000 and is_of_kind.get(fact.kind, True)
@@ -114,7 +110,7 @@ def _addresses() -> Iterator[str]:
 
 
 def _folders() -> Iterator[str]:
-    for folder in (Path.cwd, Path.home):
+    for folder in (Path.cwd, Path.home, lambda: PROJECT):
         with suppress(OSError, RuntimeError):
             yield from (str(folder()), os.path.realpath(folder()))
 
@@ -148,7 +144,6 @@ IN_WORDS = {
     PATH: "paths of folders and files",
     SECRET: "passwords and keys",
     MAIL: "mail addresses",
-    REPOSITORY: "the folder of this project",
 }
 _PEOPLES_FOLDERS = "/home|/Users|/root|/var/tmp|/tmp|/dev/shm|/run/user|/mnt"
 PATH_START, PATH_END = r"(?<![\w.~\]-])", r"(?![\w-])"

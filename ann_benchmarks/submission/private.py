@@ -11,6 +11,7 @@ import ipaddress
 import json
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
 from typing import Any
@@ -26,7 +27,6 @@ from .facts import (
     HOST,
     IN_WORDS,
     PATH,
-    REPOSITORY,
     SECRET,
     USER,
     OwnFact,
@@ -107,12 +107,9 @@ class Private:
     @property
     def left_out(self) -> list[str]:
         """What was replaced, in words that give nothing away."""
-        counts: dict[str, int] = {}
-        for kind, _ in self._numbers:
-            counts[kind] = counts.get(kind, 0) + 1
+        counts = Counter(kind for kind, _ in self._numbers)
         return [
-            f"{IN_WORDS[kind]}: {counts[kind]}, replaced by [{kind}{'' if kind == REPOSITORY else '-1'}]"
-            + (" and so on" if counts[kind] > 1 and kind != REPOSITORY else "")
+            f"{IN_WORDS[kind]}: {counts[kind]}, replaced by [{kind}-1]" + " and so on" * (counts[kind] > 1)
             for kind in IN_WORDS
             if kind in counts
         ]
@@ -170,9 +167,6 @@ class Private:
         start, stop = fact_of(match)
         before, found = match.string[match.start() : start], match.string[start:stop]
         after = match.string[stop : match.end()]
-        if rule.kind == REPOSITORY:
-            self._numbers.setdefault((rule.kind, ""), 1)
-            return f"[{rule.kind}]"
         ending = re.search(r"[./]*$", found) if rule.kind == PATH else None
         end = ending.group() if ending else ""
         whole = found.removesuffix(end) if end else found
@@ -189,7 +183,6 @@ class Private:
         secrets = {quote(text) for text in sure for quote in QUOTINGS}
         self.unsafe = [fact.name for fact in facts if fact.kind == SECRET and fact.text in ordinary_secrets]
         return [
-            rule_of(REPOSITORY, of[REPOSITORY], forms.PATH_START, forms.PATH_END),
             rule_of(SECRET, [text for text in secrets if len(text) >= SURE], "", ""),
             rule_of(SECRET, [text for text in secrets if len(text) < SURE], forms.BEFORE, forms.AFTER),
             *forms.FORMS_OF_SECRETS,
