@@ -21,6 +21,7 @@ import psutil
 from .errors import UserError
 from .numbers import size_text
 
+FilesOf = Callable[[Path], set[str] | None]
 LEFTOVERS = ("partial", "replaced")  # hidden folders next to a folder, while it is written
 _KINDS = {
     stat.S_IFIFO: "a pipe",
@@ -71,11 +72,11 @@ def _abandoned(path: Path, what: str) -> list[Path]:
 
 
 @contextmanager
-def whole_folder(folder: Path, check: Callable[[Path], None], option: str) -> Iterator[Path]:
+def whole_folder(folder: Path, files_of: FilesOf, what: str, option: str) -> Iterator[Path]:
     """Yield an empty folder next to it, which takes the place of an older one if the block succeeds.
 
-    `check` raises UserError if what is there must not be replaced; `option` is where the user names another.
-    UserError also if nothing can be written.
+    `files_of` says which files of a folder belong to a `what`, None where it is none; `option` is where the
+    user names another. UserError where other files are there, or nothing can be written.
     """
     folder = folder.resolve()
     if folder == Path.cwd() or folder in Path.cwd().parents:
@@ -83,7 +84,7 @@ def whole_folder(folder: Path, check: Callable[[Path], None], option: str) -> It
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _clear_up(folder)
-        check(folder)
+        _check_replaceable(folder, files_of, what, option)
         temporary, old = (folder.with_name(f".{folder.name}.{what}-{os.getpid()}") for what in LEFTOVERS)
         temporary.mkdir()
         try:
@@ -100,6 +101,21 @@ def whole_folder(folder: Path, check: Callable[[Path], None], option: str) -> It
                 shutil.rmtree(left, ignore_errors=True)
     except OSError as error:
         raise UserError(f"cannot write {folder}: {error.strerror or error}") from error
+
+
+def _check_replaceable(folder: Path, files_of: FilesOf, what: str, option: str) -> None:
+    """Raise UserError unless the folder is missing, empty, or holds an older `what` and nothing else."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise UserError(f"{folder} is a file: name a folder with {option}")
+    there = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    if not there:
+        return
+    if (ours := files_of(folder)) is None:
+        raise UserError(f"{folder} holds something other than a {what}: name another folder with {option}")
+    if others := [name for path in there if (name := path.relative_to(folder).as_posix()) not in ours]:
+        raise UserError(f"{folder} holds {others[0]}, which is not part of the {what}: move it elsewhere")
 
 
 def _clear_up(folder: Path) -> None:

@@ -16,7 +16,7 @@ from ann_benchmarks.pricing.costs import CostRequest
 from ann_benchmarks.results.file import RESULTS_FOLDER, iter_result_paths
 from ann_benchmarks.results.records import Record, iter_record_paths
 from ann_benchmarks.results.runs import LeftOut, Run, load_runs
-from ann_benchmarks.submission.bundle import Bundle, BundleRequest, check_replaceable
+from ann_benchmarks.submission.bundle import Bundle, BundleRequest, bundle_files
 from ann_benchmarks.submission.checking.check import check_bundle
 from ann_benchmarks.submission.facts import facts_here
 from ann_benchmarks.submission.files import PRICES, REPORT
@@ -179,7 +179,7 @@ def write_bundle(
     if report.costs is not None:
         request = replace(request, prices=report.costs.prices.path)
     private = Private(facts_here(), [one.attrs for one in outcomes])
-    with whole_folder(request.folder, check_replaceable, "--bundle") as place:
+    with whole_folder(request.folder, bundle_files, "bundle", "--bundle") as place:
         bundle = Bundle(place, private)
         runs, records = bundle.copy_results(
             [run for chapter in report.chapters for run in chapter.runs],

@@ -6,7 +6,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import whole_folder
 from ann_benchmarks.common.layout import rename_commands
 from ann_benchmarks.common.numbers import UNKNOWN
@@ -74,7 +73,7 @@ def write_report(
     warned = [*left_out_warnings(report.left_out), *warnings_of(runs)]
     costs = [] if report.costs is None else cost_answers(runs, target, report.costs)
     sizes = find_sizes([*runs, *report.samples], target, report.sizes, report.whole)
-    with whole_folder(folder, check_replaceable, "-o") as place:
+    with whole_folder(folder, report_files, "report", "-o") as place:
         blocks: list[Block] = [Heading(1, report.title), *answer_blocks(found), *read_text(report.text)]
         blocks += cost_blocks(costs)
         blocks += size_blocks(sizes, place)
@@ -216,22 +215,6 @@ def reading_blocks(has_runs: bool, has_data: bool) -> list[Block]:
         files += [Link(MARK_FILE, MARK_FILE), " holds that and the rest of the report."]
     reading: list[Block] = [Paragraph(READING)] if has_runs else []
     return [Heading(2, "How to read it"), *reading, Paragraph(files)]
-
-
-def check_replaceable(folder: Path) -> None:
-    """Raise UserError unless the folder is missing, empty, or an older report and nothing else."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise UserError(f"{folder} is a file: name a folder with -o")
-    names = {path.name for path in folder.iterdir()}
-    if not names:
-        return
-    ours = report_files(folder)
-    if ours is None:
-        raise UserError(f"{folder} holds something other than a report: name another folder with -o")
-    if others := sorted(names - ours):
-        raise UserError(f"{folder} holds {others[0]}, which is not part of the report: move it elsewhere")
 
 
 def report_files(folder: Path) -> set[str] | None:

@@ -187,19 +187,9 @@ def _remove_private(value: Any, private: Private) -> Any:
     return private.value(value) if isinstance(value, str) else value
 
 
-def check_replaceable(folder: Path) -> None:
-    """Raise UserError unless the folder is missing, empty, or an older bundle and nothing else."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise UserError(f"{folder} is a file: name a folder with --bundle")
-    if not any(folder.iterdir()):
-        return
+def bundle_files(folder: Path) -> set[str] | None:
+    """Return the names of the files of the bundle in a folder, None without one."""
     try:
-        ours = {MANIFEST, *read_manifest(folder).files}
+        return {MANIFEST, *read_manifest(folder).files}
     except UserError:
-        raise UserError(
-            f"{folder} holds something other than a bundle: name another folder with --bundle"
-        ) from None
-    if others := [name for name in files_in(folder) if name not in ours]:
-        raise UserError(f"{folder} holds {others[0]}, which is not part of the bundle: move it elsewhere")
+        return None
