@@ -31,7 +31,7 @@ import numpy as np
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.comparing.matching import compare
 from ann_benchmarks.comparing.measurements import MeasuredPoint
-from ann_benchmarks.comparing.sides import ResultFilter, read_side
+from ann_benchmarks.comparing.sides import read_side
 from ann_benchmarks.comparing.verdicts import Criteria, failures
 from ann_benchmarks.results.file import read_attributes
 from ann_benchmarks.results.measurement import speed_of
@@ -126,7 +126,7 @@ def repetitions(folder: Path, args: argparse.Namespace) -> Iterator[Row]:
     for number, (name, slower) in product(range(args.repetitions), (("equal", 0.0), ("slower", args.slower))):
         place = folder / "repetitions" / f"{name}{number}"
         run_once(place, ["--dataset", args.dataset], slower, hnsw=[20, 80, 200])
-        sides[name].append(read_side([str(place)], ResultFilter()))
+        sides[name].append(read_side([str(place)]))
     sizes = [size for size in args.sizes if 2 * size <= args.repetitions]
     for figure, size, paired in product(("qps", "p10"), sizes, (False, True)):
         if size == 1 and (paired or figure == "p10"):

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from ann_benchmarks.common.cli import Parser, path_or_pattern, positive_int, read_by
+from ann_benchmarks.common.cli import Parser, path_or_pattern, read_by
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.numbers import read_number
 from ann_benchmarks.comparing.matching import SideBySide, compare
 from ann_benchmarks.comparing.measurements import METRICS
-from ann_benchmarks.comparing.sides import ResultFilter, estimate_at_recall, read_side
+from ann_benchmarks.comparing.sides import estimate_at_recall, read_side
 from ann_benchmarks.comparing.tables import FORMATS, headline, list_runs, render
 from ann_benchmarks.comparing.verdicts import UNDECIDED, Criteria, conclusion, failures, percent, status
 from ann_benchmarks.results.file import RESULTS_FOLDER
@@ -25,10 +25,9 @@ def main() -> int:
     """Read the command line, and list, or compare."""
     parser = argument_parser()
     args = parser.parse_args()
-    only = ResultFilter(args.dataset, args.count, args.algorithm)
     if args.list:
         folders = [Path(name) for name in args.names or [RESULTS_FOLDER]]
-        print(list_runs(folders, only, args.format), end="")
+        print(list_runs(folders, args.format), end="")
         return 0
     sides = [args.a, args.b] if args.a or args.b else [[name] for name in args.names]
     if len(sides) != 2 or None in sides or (args.a and args.names):
@@ -37,7 +36,7 @@ def main() -> int:
         parser.error("--fail-if-unsure needs --fail-if-slower: add it")
     criteria = Criteria(args.error_rate, 0.05 if args.fail_if_slower is None else args.fail_if_slower)
     try:
-        a, b = (read_side(names, only) for names in sides)
+        a, b = (read_side(names) for names in sides)
         if args.at_recall is not None:
             a, b = (estimate_at_recall(side, args.at_recall) for side in (a, b))
         compared = compare(a, b, args.by, args.paired)
@@ -103,9 +102,6 @@ def argument_parser() -> argparse.ArgumentParser:
         help="the first of A was measured just before or after the first of B, and so on",
     )
     add("--list", action="store_true", help="list the runs in results/, or in the named folders")
-    add("--dataset", metavar="DATASET", help="only results of this dataset")
-    add("--count", type=positive_int, help="only results with this number of neighbours")
-    add("--algorithm", metavar="NAME", help="only this series, and those whose names begin with NAME-")
     add(
         "--at-recall",
         type=recall,

@@ -4,7 +4,7 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -12,7 +12,6 @@ import numpy as np
 
 from ann_benchmarks.common.errors import UserError, closest
 from ann_benchmarks.common.names import matching
-from ann_benchmarks.fields.series import BESIDE
 from ann_benchmarks.results.file import RESULTS_FOLDER, read_attributes, read_more
 from ann_benchmarks.results.records import SUFFIX, Rate, Record, read_record
 from ann_benchmarks.results.runs import skipped
@@ -25,43 +24,17 @@ ID_LENGTH = 6  # hexadecimal digits
 ENDINGS = (".hdf5", SUFFIX)
 
 
-@dataclass(frozen=True)
-class ResultFilter:
-    """Which results count: those of a dataset, a count, and a series or all series that begin so."""
-
-    dataset: str | None = None
-    count: int | None = None
-    algorithm: str | None = None
-
-    def takes(self, path: Path) -> bool:
-        """Whether a result is one of them."""
-        dataset, count, series = path.parts[-4:-1]
-        name = self.algorithm
-        return (
-            self.dataset in (None, dataset)
-            and (self.count is None or str(self.count) == count)
-            and (name is None or series == name or series.startswith((f"{name}-", f"{name}{BESIDE}")))
-        )
-
-    def __str__(self) -> str:
-        return " ".join(f"--{name} {value}" for name, value in vars(self).items() if value is not None)
-
-
-def read_side(names: Sequence[str], only: ResultFilter) -> list[MeasuredPoint]:
+def read_side(names: Sequence[str]) -> list[MeasuredPoint]:
     """Read the points of one side, named by one or several words; UserError without points.
 
     Several folders, also by a pattern such as 'ci/main-*', are repetitions of the same measurements.
     """
     sources = [source for name in names for source in _sources(name)]
     found = read_all(
-        (path.absolute(), key, number)
-        for number, source in enumerate(sources)
-        for path, key in source
-        if only.takes(path.absolute())
+        (path.absolute(), key, number) for number, source in enumerate(sources) for path, key in source
     )
     if not found:
-        limits = f" with {only}" if str(only) else ""
-        raise UserError(f"{' '.join(names)} holds no readable result{limits}: compare.py --list shows all")
+        raise UserError(f"{' '.join(names)} holds no readable result: compare.py --list shows all")
     return found
 
 

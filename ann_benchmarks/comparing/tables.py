@@ -13,7 +13,7 @@ from ann_benchmarks.statistics.differences import Difference
 
 from .matching import PointPair, SideBySide
 from .measurements import METRICS, MeasuredPoint
-from .sides import ResultFilter, read_all, results_below, run_folders, run_id
+from .sides import read_all, results_below, run_folders, run_id
 from .verdicts import (
     ALL_POINTS,
     Criteria,
@@ -188,12 +188,12 @@ LIST = ("run", "started", "dataset", "k", "series", "points", "build (s)", "inde
         "machine")  # fmt: skip
 
 
-def list_runs(roots: Sequence[Path], only: ResultFilter, form: str) -> str:
+def list_runs(roots: Sequence[Path], form: str) -> str:
     """Return a table of the runs below some folders, the oldest first."""
     rows = []
     for folder in run_folders(roots):
         paths = results_below(folder.absolute())
-        if read := read_all((path, (), 0) for path in paths if only.takes(path)):
+        if read := read_all((path, (), 0) for path in paths):
             rows.append(_row(folder, read))
     if not rows:
         raise UserError(
