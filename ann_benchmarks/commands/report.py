@@ -3,19 +3,10 @@
 import sys
 
 from ann_benchmarks.commands.run import every_job
-from ann_benchmarks.common.cli import (
-    Parser,
-    number,
-    path,
-    path_or_pattern,
-    positive_float,
-    positive_int,
-    read_by,
-    row_counts,
-)
+from ann_benchmarks.common.cli import Parser, number, path_or_pattern, positive_int, read_by
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.experiments.report import (
-    add_bundle_options,
+    add_report_options,
     report_experiment,
     requested_bundle,
     write_claims,
@@ -40,16 +31,10 @@ def main() -> None:
     add("--algorithm", nargs="+", default=[], metavar="NAME", help="only these series; vchord also selects"
         " every name that begins with vchord-, such as vchord-c32")  # fmt: skip
     add("--count", type=positive_int, help="only results with this number of neighbours")
-    add("-o", "--output", type=path, metavar="FOLDER", help="default: reports/DATASET")
-    add("--title", help="the report's heading")
     add("--target-recall", type=number, metavar="RECALL", help="the recall that results must reach to be"
         f" compared (default {TARGET_RECALL})")  # fmt: skip
-    add("--prices", type=path, metavar="FILE", help="price the measured servers with this file of prices")
     add("--slo", type=read_by(Objective.parse), metavar="PERCENTILE:TIME", help="with --prices: the latency"
         " that a server must keep, such as p99:50ms")  # fmt: skip
-    add("--target-rate", type=positive_float, metavar="N", help="with --prices: the queries a second that a"
-        " server must answer")  # fmt: skip
-    add("--recompute", action="store_true", help="do not use cached metrics")
     add(
         "--experiment",
         metavar="FILE",
@@ -57,11 +42,9 @@ def main() -> None:
         help="report on an experiment; give the options that run.py had",
     )
     add("--mini", action="store_true", help="with --experiment: report on its miniature")
-    add("--rows", type=row_counts, metavar="N,...", help="with --experiment sizes: the numbers of rows to"
-        " predict for, such as 500k,1m")  # fmt: skip
     add("--claims", action="store_true", help="write one table of the findings of all experiments, as far as"
         " they are measured; give the options that run.py had")  # fmt: skip
-    add_bundle_options(parser)
+    add_report_options(parser)
     words = take_url(sys.argv[1:])
     args, others = parser.parse_known_args(words)
     request = requested_bundle(args)

@@ -52,9 +52,19 @@ class StepResults:
     left_out: LeftOut = field(default_factory=dict)
 
 
-def add_bundle_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a bundle, which the reports of datasets and of experiments share."""
+def add_report_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that the reports of datasets and of experiments share, and run.py does not have."""
     add = parser.add_argument
+    add("-o", "--output", type=path_type, metavar="FOLDER", help="default: reports/DATASET")
+    add("--title", help="the report's heading")
+    add(
+        "--prices", type=path_type, metavar="FILE", help="price the measured servers with this file of prices"
+    )
+    add("--target-rate", type=positive_float, metavar="N", help="with --prices: the queries a second that a"
+        " server must answer")  # fmt: skip
+    add("--recompute", action="store_true", help="do not use cached metrics")
+    add("--rows", type=row_counts, default=(), metavar="N,...", help="with --experiment sizes: the numbers of"
+        " rows to predict for, such as 500k,1m")  # fmt: skip
     add("--bundle", type=path_type, metavar="FOLDER", help="write the report and all that it rests on"
         " into one folder that others can check, without what is private")  # fmt: skip
     add("--contact", metavar="TEXT", help="with --bundle: who answers questions on it")
@@ -85,13 +95,7 @@ def report_experiment(words: Sequence[str], parser: argparse.ArgumentParser, job
     """
     experiment, others = split_arguments(words)
     own = Parser(add_help=False, allow_abbrev=False)
-    own.add_argument("-o", "--output", type=path_type)
-    own.add_argument("--title")
-    own.add_argument("--prices", type=path_type)
-    own.add_argument("--target-rate", type=positive_float)
-    own.add_argument("--recompute", action="store_true")
-    own.add_argument("--rows", type=row_counts, default=())
-    add_bundle_options(own)
+    add_report_options(own)
     args, given = own.parse_known_args(others)
     request = requested_bundle(args)
     requested = Options(parser).parse(given)
