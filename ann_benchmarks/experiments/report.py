@@ -57,9 +57,8 @@ def add_report_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("-o", "--output", type=path_type, metavar="FOLDER", help="default: reports/DATASET")
     add("--title", help="the report's heading")
-    add(
-        "--prices", type=path_type, metavar="FILE", help="price the measured servers with this file of prices"
-    )
+    add("--prices", type=path_type, metavar="FILE", help="price the measured servers with this file of"
+        " prices")  # fmt: skip
     add("--target-rate", type=positive_float, metavar="N", help="with --prices: the queries a second that a"
         " server must answer")  # fmt: skip
     add("--recompute", action="store_true", help="do not use cached metrics")

@@ -36,7 +36,6 @@ from .search import private_facts
 from .truth import different_distances, places, repeats, tolerance
 from .vectors import RealVectors
 
-MOST_WARNINGS = 30
 AHEAD = 3600.0  # s by which a clock may be wrong
 
 
@@ -133,11 +132,9 @@ def summary(checked: CheckedBundle) -> Iterator[str]:
     kinds: dict[str, list[str]] = {}
     for finding in checked.findings.warnings:
         kinds.setdefault(f"[{finding.rule}] {finding.text}", []).append(finding.file)
-    for text, files in list(kinds.items())[:MOST_WARNINGS]:
+    for text, files in kinds.items():
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
         yield f"warning: {files[0]}{more}: {text}"
-    if len(kinds) > MOST_WARNINGS:
-        yield f"warning: and {len(kinds) - MOST_WARNINGS} more kinds"
     if manifest is not None and not checked.compared_with_data:
         yield (
             "Not compared with the vectors: distances and true neighbours are consistent with each other at"
@@ -258,8 +255,7 @@ def check_conditions(point: CheckedPoint, is_claimed: bool, findings: Findings) 
             problem = text.format(runs=counted(len(point.run_seconds), "run"), fewest_runs=FEWEST_RUNS)
             said = f"a claim rests on it, and {problem}" if is_claimed else problem
             # A miniature shows that all works.
-            refuses = is_claimed and not findings.is_mini
-            (findings.refuse if refuses else findings.warn)(point.file, rule, said)
+            findings.refuse(point.file, rule, said, disqualifies=is_claimed and not findings.is_mini)
 
 
 def check_dates(opened: OpenedBundle, points: Sequence[CheckedPoint], now: datetime) -> None:

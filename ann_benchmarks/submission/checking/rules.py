@@ -31,7 +31,6 @@ RULES = {
     "private": f"replace it, and {REWRITE}",
 }
 LONGEST = 500  # characters of what is wrong, which may quote a file
-MOST_OF_A_RULE = 20  # findings of one rule in one file that are written out
 SAME = 2e-5  # relative: latencies are stored in single precision
 ROUNDING = 1e-9  # of a share of rows
 INF = math.inf
@@ -67,14 +66,14 @@ class Findings:
     """All findings about a bundle; `is_mini` makes those about how it was measured mere warnings."""
 
     def __init__(self) -> None:
-        self._found: dict[RuleFinding, None] = {}
-        self._counts: dict[tuple[str, str], int] = {}
+        self._found = set[RuleFinding]()
         self.is_mini = False
 
-    def refuse(self, file: str, rule: str, *problems: str) -> None:
-        """Refuse the bundle for each of several problems of a file."""
-        for problem in problems:
-            self._add(RuleFinding(file, rule, one_line(problem, LONGEST), True))
+    def refuse(self, file: str, rule: str, *problems: str, disqualifies: bool = True) -> None:
+        """Refuse the bundle for each of several problems of a file, or warn of them."""
+        self._found |= {
+            RuleFinding(file, rule, one_line(problem, LONGEST), disqualifies) for problem in problems
+        }
 
     @contextmanager
     def refusing(self, file: str, rule: str, damaged: str = "cannot be read") -> Iterator[None]:
@@ -87,19 +86,6 @@ class Findings:
         except DAMAGE as error:
             self.refuse(file, rule, f"{damaged}: {reason_of(error)}")
 
-    def warn(self, file: str, rule: str, *problems: str) -> None:
-        """Say what a reviewer should know."""
-        for problem in problems:
-            self._add(RuleFinding(file, rule, one_line(problem, LONGEST), False))
-
-    def _add(self, finding: RuleFinding) -> None:
-        if finding in self._found:
-            return
-        key = (finding.file, finding.rule)
-        count = self._counts[key] = self._counts.get(key, 0) + 1
-        if count <= MOST_OF_A_RULE:
-            self._found[finding] = None
-
     @property
     def refused(self) -> list[RuleFinding]:
         """Those that disqualify, in the order of their files."""
@@ -108,7 +94,7 @@ class Findings:
     @property
     def warnings(self) -> list[RuleFinding]:
         """The others."""
-        return sorted(finding for finding in self._found if not finding.disqualifies)
+        return sorted(self._found.difference(self.refused))
 
     def tasks(self) -> Iterator[str]:
         """Yield a line for each thing to do before the bundle would pass, with a first example."""

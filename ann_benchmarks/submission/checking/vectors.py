@@ -37,7 +37,8 @@ class RealVectors(ExitStack):
                 prepare_filters(name, [filter_set] if filter_set else [])
                 own = np.asarray(dataset.truth(filter_set).known_distances, np.float64)
             except UserError as error:
-                self._findings.warn(path, "truth", f"was not compared with the dataset's: {error}")
+                what = f"was not compared with the dataset's: {error}"
+                self._findings.refuse(path, "truth", what, disqualifies=False)
                 continue
             width = min(own.shape[1], truth.distances.shape[1])
             if problem := _different_queries(truth.distances[:, :width], own[:, :width]):
