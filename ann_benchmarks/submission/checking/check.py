@@ -33,7 +33,7 @@ from .relations import RELATIONS, broken_arrays
 from .report import check_pages
 from .rules import Findings
 from .search import private_facts
-from .truth import different_distances, places, repeats, tolerance
+from .truth import broken_rows, different_distances, places, tolerance
 from .vectors import RealVectors
 
 AHEAD = 3600.0  # s by which a clock may be wrong
@@ -173,14 +173,7 @@ def _facts(checked: CheckedBundle, manifest: Manifest) -> Iterator[tuple[str, st
 def impossible_answers(point: CheckedPoint) -> list[str]:
     """Say which answers no search of this dataset can give, else where they contradict the truth."""
     rows, distances, truth = point.rows, point.distances, point.truth
-    none, twice = rows < 0, int(repeats(rows).sum())
-    rules = {
-        f"has rows that a dataset of {point.facts.rows:,} has not": rows.max() >= point.facts.rows,
-        f"has a row twice in the answers to {twice:,} queries": twice,
-        "has rows after the end of an answer": (np.diff(none.astype(np.int8), axis=1) < 0).any(),
-        "has rows without a distance, or distances without a row": (np.isposinf(distances) != none).any(),
-    }
-    if found := [text for text, is_broken in rules.items() if is_broken]:
+    if found := broken_rows(rows, distances, point.facts.rows):
         return found
     ordered = np.sort(distances, axis=1)
     width = min(ordered.shape[1], truth.distances.shape[1])

@@ -49,11 +49,17 @@ def places(rows: np.ndarray, neighbors: np.ndarray) -> np.ndarray:
     return found
 
 
-def repeats(rows: np.ndarray) -> np.ndarray:
-    """Return which lines of (queries, k) have a row twice, (queries,); -1 is not a row."""
-    ordered = np.sort(rows, axis=1)
-    equal: np.ndarray = ((np.diff(ordered, axis=1) == 0) & (ordered[:, 1:] >= 0)).any(axis=1)
-    return equal
+def broken_rows(rows: np.ndarray, distances: np.ndarray, most: int) -> list[str]:
+    """Say which rules neighbours (queries, k) in a dataset of `most` rows break, as answers or as the truth."""
+    none, ordered = rows < 0, np.sort(rows, axis=1)
+    rules = {
+        f"has rows that a dataset of {most:,} has not": rows.min() < -1 or rows.max() >= most,
+        "has a row twice for one query": ((np.diff(ordered, axis=1) == 0) & (ordered[:, 1:] >= 0)).any(),
+        "has rows after the end of an answer": (np.diff(none.astype(np.int8), axis=1) < 0).any(),
+        "has rows without a distance, or distances without a row": (
+            np.isnan(distances).any() or (np.isposinf(distances) != none).any()),
+    }  # fmt: skip
+    return [text for text, is_broken in rules.items() if is_broken]
 
 
 def different_distances(rows: np.ndarray, distances: np.ndarray, truth: Neighborhood) -> np.ndarray:
@@ -108,12 +114,7 @@ def _truth_problems(
     """
     rows, distances, matches = truth.rows, truth.distances, truth.matches
     none = rows < 0
-    if rows.min() < -1 or rows.max() >= dataset.rows:
-        yield f"names rows that a dataset of {dataset.rows:,} has not"
-    if repeats(rows).any():
-        yield "names a row twice for one query"
-    if np.isnan(distances).any() or not (np.isposinf(distances) == none).all():
-        yield "has distances that are not numbers, or rows without a distance"
+    yield from broken_rows(rows, distances, dataset.rows)
     if matches is None and none.any():
         yield "lacks neighbours of some queries"
     with np.errstate(invalid="ignore"):
