@@ -50,7 +50,7 @@ def places(rows: np.ndarray, neighbors: np.ndarray) -> np.ndarray:
 
 
 def broken_rows(rows: np.ndarray, distances: np.ndarray, most: int) -> list[str]:
-    """Say which rules neighbours (queries, k) in a dataset of `most` rows break, as answers or as the truth."""
+    """Say which rules neighbours (queries, k) in `most` rows break, as answers or as the truth."""
     none, ordered = rows < 0, np.sort(rows, axis=1)
     rules = {
         f"has rows that a dataset of {most:,} has not": rows.min() < -1 or rows.max() >= most,
