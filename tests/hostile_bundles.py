@@ -41,7 +41,7 @@ def scribbled(folder: Path) -> None:
 
 
 def large_chunk(file: h5py.File) -> None:
-    file.create_dataset("more", (8,), "f8", maxshape=(None,), chunks=(1 << 27,), compression="gzip")
+    file.create_dataset("times", (8,), "f8", maxshape=(None,), chunks=(1 << 28,), compression="gzip")
 
 
 def declared(file: h5py.File) -> None:
@@ -53,11 +53,11 @@ def of_zeros(file: h5py.File) -> None:
 
 
 def other_file(file: h5py.File) -> None:
-    file["more"] = h5py.ExternalLink("/etc/passwd", "/")
+    file["times"] = h5py.ExternalLink("/etc/passwd", "/")
 
 
 def soft_link(file: h5py.File) -> None:
-    file["more"] = h5py.SoftLink("/times")
+    file["times"] = h5py.SoftLink("/distances")
 
 
 def set_more(path: Path) -> None:
@@ -92,10 +92,10 @@ HOSTILE = (
     Tampering("a file overwritten here and there", "readable", "", scribbled),
     Tampering("no HDF5", "readable", "cannot be read", lambda folder: first(folder).write_text("no")),
     Tampering("a huge shape", "readable", "declares", with_member("times", declared)),
-    Tampering("huge chunks", "readable", "chunks that are too large", with_member("more", large_chunk)),
-    Tampering("compressed zeros", "readable", "declares", with_member("more", of_zeros)),
-    Tampering("a link into another file", "readable", "has a link", with_member("more", other_file)),
-    Tampering("a link inside", "readable", "has a link", with_member("more", soft_link)),
+    Tampering("huge chunks", "readable", "declares", with_member("times", large_chunk)),
+    Tampering("compressed zeros", "readable", "does not belong there", with_member("more", of_zeros)),
+    Tampering("a link into another file", "readable", "has a link", with_member("times", other_file)),
+    Tampering("a link inside", "readable", "has a link", with_member("times", soft_link)),
     Tampering("thousands of attributes", "readable", "attributes", with_member("more", many)),
     Tampering("another array", "readable", "has 'more', which does not belong there",
               with_member("more", lambda file: file.create_dataset("more", data=[1]))),

@@ -14,10 +14,11 @@ import numpy as np
 from h5py import h5a
 
 from ann_benchmarks.common.errors import UserError, one_line, shown
-from ann_benchmarks.common.hdf5 import is_of_numbers, lacking, open_hdf5_file
+from ann_benchmarks.common.hdf5 import open_hdf5_file
 from ann_benchmarks.common.text import DAMAGE, from_json, reason_of
 from ann_benchmarks.monitoring.stored import read_monitoring
 from ann_benchmarks.results.attributes import ALL, LONGEST_TEXT, plain_attributes
+from ann_benchmarks.results.file import array_problem
 
 from ..files import entries_in, is_path, members_of, sha256_of
 from ..manifest import MANIFEST, Manifest
@@ -30,9 +31,6 @@ _KNOWN = re.compile(
     r"README\.md|experiment\.yml|prices\.yml|(?:results|truth|report)/.+|system\.json|logs/.+\.log"
 )
 MOST_ARRAY_BYTES = 1 << 30
-MOST_CHUNK_BYTES = 64 << 20
-MOST_COMPRESSED = 100  # bytes that one byte stands for, in an array that is not small
-SMALL = 1 << 20  # bytes
 MOST_ATTRIBUTE_BYTES = 16 << 20  # of all attributes
 MOST_ATTRIBUTES = 2000
 
@@ -81,42 +79,28 @@ def opened_file(path: Path, known: Collection[str] | None = None) -> Iterator[h5
     """
     try:
         with open_hdf5_file(path) as file:
-            _check_members(file)
             if known is not None and (surplus := sorted({*file} - {*known})):
                 raise UserError(f"has '{shown(surplus[0])}', which does not belong there")
+            for name, member in members_of(file):
+                _check_attributes(member)
+                if isinstance(member, h5py.Dataset) and _size(member) > MOST_ARRAY_BYTES:
+                    raise UserError(f"'{name}' declares {_size(member):,} bytes")
             yield file
     except DAMAGE as error:
         raise UserError(f"cannot be read: {reason_of(error)}") from None
 
 
-def array_of(file: h5py.File, name: str, kinds: str, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """Read an array of numbers of these kinds; UserError if it is missing or has another shape."""
+def array_of(file: h5py.File, name: str, kinds: str) -> np.ndarray:
+    """Read an array of numbers of these kinds; UserError if it cannot be read."""
     array = file.get(name)
-    if not isinstance(array, h5py.Dataset) or not is_of_numbers(array.dtype, kinds):
-        raise UserError(f"has no numbers '{name}'")
-    if shape is not None and array.shape != shape:
-        raise UserError(f"has '{name}' of {array.shape}, not of {shape} as the manifest says")
+    if problem := array_problem(file, array, kinds):
+        raise UserError(f"'{name}' {problem}")
     return np.asarray(array[()])
 
 
-def _check_members(file: h5py.File) -> None:
-    for name, member in members_of(file):
-        _check_attributes(member)
-        if not isinstance(member, h5py.Group | h5py.Dataset):
-            raise UserError(f"'{name}' is not an array")
-        if isinstance(member, h5py.Dataset) and (problem := _array_problem(file, member)):
-            raise UserError(f"'{name}' {problem}")
-
-
-def _array_problem(file: h5py.File, array: h5py.Dataset) -> str | None:
-    if array.shape is None:
-        return "is empty"
-    size, stored = array.size * array.dtype.itemsize, array.id.get_storage_size()
-    if size > MOST_ARRAY_BYTES or (size > SMALL and size > MOST_COMPRESSED * stored):
-        return f"declares {size:,} bytes and has {stored:,}"
-    if array.chunks is not None and prod(array.chunks) * array.dtype.itemsize > MOST_CHUNK_BYTES:
-        return "has chunks that are too large"
-    return lacking(file, array) if array.size else None
+def _size(array: h5py.Dataset) -> int:
+    """Return how many bytes reading an array takes, or one of its chunks."""
+    return max(array.size or 0, prod(array.chunks or ())) * array.dtype.itemsize
 
 
 def _check_attributes(member: h5py.Group | h5py.Dataset) -> None:
