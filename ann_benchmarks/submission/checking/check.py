@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +35,6 @@ from .search import private_facts
 from .truth import broken_rows, different_distances, places, tolerance
 from .vectors import RealVectors
 
-AHEAD = 3600.0  # s by which a clock may be wrong
-
 
 @dataclass(frozen=True)
 class CheckedBundle:
@@ -50,13 +47,8 @@ class CheckedBundle:
     compared_with_data: bool = False
 
 
-def check_bundle(
-    folder: Path,
-    now: datetime,
-    compares_data: bool = False,
-    private: Private | None = None,
-) -> CheckedBundle:
-    """Check a bundle at a time of UTC; `compares_data` with the real vectors of its datasets.
+def check_bundle(folder: Path, compares_data: bool = False, private: Private | None = None) -> CheckedBundle:
+    """Check a bundle; `compares_data` with the real vectors of its datasets.
 
     `private` are the facts to look for where more are known than forms show.
     """
@@ -69,7 +61,6 @@ def check_bundle(
         if real is not None:
             real.check_truth(opened.truths)
         points = check_points(opened, opened.points(), real)
-    check_dates(opened, points, now)
     check_complete(opened, points)
     records = list[Record]()
     for file in (name for name in files if name.endswith(RECORD)):
@@ -249,16 +240,3 @@ def check_conditions(point: CheckedPoint, is_claimed: bool, findings: Findings) 
             said = f"a claim rests on it, and {problem}" if is_claimed else problem
             # A miniature shows that all works.
             findings.refuse(point.file, rule, said, disqualifies=is_claimed and not findings.is_mini)
-
-
-def check_dates(opened: OpenedBundle, points: Sequence[CheckedPoint], now: datetime) -> None:
-    """Refuse a manifest of the future, and points that were measured after it was made."""
-    findings, manifest = opened.findings, opened.manifest
-    made = datetime.fromisoformat(manifest.made).timestamp()
-    if made > now.timestamp() + AHEAD:
-        what = f"says that it was made at {manifest.made}, which is still to come"
-        findings.refuse(MANIFEST, "manifest", what)
-    for point in points:
-        if (point.moment("ended_at") or made) > made + AHEAD:
-            what = f"was measured at {point.attrs['ended_at']}, after the bundle was made"
-            findings.refuse(point.file, "timings", what)
