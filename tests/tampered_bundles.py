@@ -98,8 +98,6 @@ BUNDLES = (
               replace_in("README.md", lambda text: text.replace("1,000 rows", "9,000,000 rows"))),
     Tampering("a smaller index", "mixed", "of the same build", attrs(index_size=1.0)),
     Tampering("other SQL of one build", "mixed", "has build_sql", attrs(build_sql='["CREATE INDEX 9"]')),
-    Tampering("dimensions of the SQL", "series", "of 99 dimensions",
-              attrs(build_sql='["CREATE INDEX ON items USING x (embedding vector(99))"]')),
     *(
         Tampering(f"a format of {text}", "readable", "result_format", attrs(result_format=number))
         for text, number in (("nothing", None), ("an earlier version", 1))

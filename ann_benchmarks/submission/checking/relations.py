@@ -124,9 +124,6 @@ def series_problems(point: CheckedPoint) -> Problems:
     if series.is_cold and attrs.get("caches_dropped") and None not in read and not any(read):
         yield "its server has read no block in its runs, and its series is cold"
     yield from name_problems(point)
-    for one in set(re.findall(r"\b(?:half)?vec(?:tor)?\((\d+)\)", str(attrs.get("build_sql")))):
-        if int(one) != point.facts.dimension:
-            yield f"says build_sql of {one} dimensions, and its dataset has {point.facts.dimension}"
 
 
 def field_problems(point: CheckedPoint) -> Problems:

@@ -16,8 +16,6 @@ from ..manifest import BundledDataset, Manifest
 from .reading import array_of, opened_file
 from .rules import Findings
 
-FARTHEST = {"euclidean": np.inf, "manhattan": np.inf, "angular": 2.0, "hamming": 1.0, "jaccard": 1.0}
-NOISE = 1e-5  # of a distance in single precision
 _BLOCK = 1 << 24  # comparisons at once
 
 
@@ -120,10 +118,6 @@ def _truth_problems(
     with np.errstate(invalid="ignore"):
         if (np.diff(distances, axis=1) < 0).any():
             yield "has distances that do not ascend"
-    if dataset.metric in FARTHEST and not none.all():
-        known, farthest = distances[~none], FARTHEST[dataset.metric]
-        if known.min() < -NOISE or known.max() > farthest + NOISE:
-            yield f"has distances that the metric {dataset.metric} cannot have"
     if matches is not None:
         due = np.minimum(matches, rows.shape[1])
         if len(due) != len(rows) or due.min() < 0 or matches.max() > dataset.rows:
