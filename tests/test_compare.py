@@ -14,7 +14,6 @@ from ann_benchmarks.comparing.measurements import MeasuredPoint
 from ann_benchmarks.comparing.sides import read_side
 from ann_benchmarks.comparing.verdicts import Criteria, warnings
 from ann_benchmarks.results.file import write_result
-from ann_benchmarks.results.records import Phase, Record, write_record
 from ann_benchmarks.statistics.differences import (
     ALIKE,
     LOWER,
@@ -29,8 +28,6 @@ from ann_benchmarks.statistics.differences import (
 )
 from ann_benchmarks.statistics.distributions import student_quantile, student_two_sided
 from ann_benchmarks.statistics.intervals import share_interval
-
-from .report_data import make_rate
 
 CALM = (1.0, 1.002, 0.998, 1.001, 0.999)
 
@@ -334,21 +331,6 @@ def test_another_figure_can_decide(call, tmp_path):
     assert call(*sides, "--by", "cpu", "--fail-if-slower", "4%")[0] == 2
     measurement = read_side([a[0]])[0]
     assert measurement.attrs["latency_p10"] == pytest.approx(measurement.number("latency_p50") * 10**0.2)
-
-
-def test_workloads_that_write_are_compared(call):
-    for folder, inserts in (("a", 500.0), ("b", 400.0)):
-        path = Path(folder, "results", "tiny", "10", "hnsw-writes", "M_16.workload.json")
-        path.parent.mkdir(parents=True)
-        phase = Phase("writing", 0.0, 10.0, make_rate(100.0, 0.01), {"insert": make_rate(inserts)})
-        write_record(
-            Record("writes", "tiny", 10, "hnsw-writes", "HNSW()", [], [], 8, 4, None, [phase], path=path)
-        )
-    found = {row["point"]: row["ratio"] for row in rows(call("a", "b", "--format", "json")[1])}
-    assert float(found["HNSW() writing: query"]) == pytest.approx(1.0)
-    assert float(found["HNSW() writing: insert"]) == pytest.approx(0.8)
-    Path("b", "results", "tiny", "10", "hnsw-writes", "M_16.workload.json").write_text("{")
-    assert call("a", "b")[0] == 2
 
 
 @pytest.mark.parametrize(

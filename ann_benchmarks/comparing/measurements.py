@@ -42,7 +42,7 @@ QUICK, QUICK_SHARE = "latency_p10", 0.1  # the time of a query that nothing dist
 
 @dataclass(frozen=True)
 class MeasuredPoint:
-    """One result file, or one kind of operation in a phase of a workload that writes.
+    """One result file.
 
     `key` is what must be alike in A and B; `source` numbers the repetitions of a side.
     """

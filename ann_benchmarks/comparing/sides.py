@@ -13,7 +13,6 @@ import numpy as np
 from ann_benchmarks.common.errors import UserError, closest
 from ann_benchmarks.common.names import matching
 from ann_benchmarks.results.file import RESULTS_FOLDER, read_attributes, read_more
-from ann_benchmarks.results.records import SUFFIX, Rate, Record, read_record
 from ann_benchmarks.results.runs import skipped
 from ann_benchmarks.statistics.percentiles import QUERIES
 from ann_benchmarks.statistics.speeds import Standing, find_standing
@@ -21,7 +20,6 @@ from ann_benchmarks.statistics.speeds import Standing, find_standing
 from .measurements import QUICK, QUICK_SHARE, Key, MeasuredPoint, group_by_key
 
 ID_LENGTH = 6  # hexadecimal digits
-ENDINGS = (".hdf5", SUFFIX)
 
 
 def read_side(names: Sequence[str]) -> list[MeasuredPoint]:
@@ -80,7 +78,7 @@ def run_folders(roots: Sequence[Path]) -> list[Path]:
 
 def results_below(folder: Path) -> list[Path]:
     """Return every result in a folder, or in the `results` of that."""
-    found = (path for path in _results_folder(folder).rglob("*") if path.name.endswith(ENDINGS))
+    found = _results_folder(folder).rglob("*.hdf5")
     return sorted(path for path in found if is_result(path.absolute()))
 
 
@@ -100,11 +98,7 @@ def read_all(found: Iterable[tuple[Path, Key, int]]) -> list[MeasuredPoint]:
     points: list[MeasuredPoint] = []
     for path, key, source in found:
         try:
-            if path.name.endswith(SUFFIX):
-                points += _workload(path, key, source)
-            else:
-                attrs = _histogram(path) | read_attributes(path)
-                points.append(MeasuredPoint(path, key, source, attrs))
+            points.append(MeasuredPoint(path, key, source, _histogram(path) | read_attributes(path)))
         except UserError as error:
             skipped(path, error)
     return points
@@ -125,37 +119,6 @@ def _histogram(path: Path) -> dict[str, float]:
     shares = np.concatenate([[0], np.cumsum(counts)]) / counts.sum()
     quick = float(np.exp(np.interp(QUICK_SHARE, shares, np.log(edges))))
     return {QUICK: quick, QUERIES: float(counts.sum())}
-
-
-def _workload(path: Path, key: Key, source: int) -> Iterator[MeasuredPoint]:
-    """Yield a point for each kind of operation in each phase; UserError if the record is damaged."""
-    record = read_record(path)
-    for phase in record.phases:
-        kinds: dict[str, Rate] = ({"query": phase.queries} if phase.queries else {}) | phase.writes
-        for kind, rate in kinds.items():
-            attrs = _attributes(record, rate, is_query=kind == "query") | {
-                "name": f"{record.name} {phase.name}: {kind}",
-                "recall_low": phase.recall_low,
-                "recall_high": phase.recall_high,
-                "index_size": phase.index_size or None,
-            }
-            yield MeasuredPoint(path, (*key, f"{phase.name} {kind}"), source, attrs)
-
-
-def _attributes(record: Record, rate: Rate, is_query: bool) -> dict[str, object]:
-    """Return what a result file would hold. Writes at a requested rate have no throughput of their own."""
-    return {
-        **{name: value for name, value in record.attrs.items() if name not in ("rate", "run_seconds")},
-        **({"rate": record.rate} if record.rate and not is_query else {}),
-        "best_search_time": 1 / rate.per_second if rate.per_second else None,
-        "latency_p50": rate.p50,
-        "latency_p99": rate.p99,
-        QUERIES: rate.queries,
-        "run_count": 1,
-        "clients": record.clients,
-        "writers": record.writers,
-        "workload": record.workload,
-    }
 
 
 def estimate_at_recall(side: Sequence[MeasuredPoint], recall: float) -> list[MeasuredPoint]:

@@ -56,7 +56,6 @@ COMMANDS = {
     "compare-series": f"compare {LINE} vchord-c1 --at-recall 0.95",
     "compare-clients": "compare pgvector_hnsw-c8 pgvector_hnsw-c32 --by p99",
     "compare-filters": "compare pgvector_hnsw-c1-filter-* vchord-c1-filter-* --at-recall 0.9",
-    "compare-writes": "compare pgvector_hnsw-writes-* vchord-writes-*",
     "compare-list": "compare --list",
     "site": "create_website --outputdir OUT/s --latex --scatter",
     "bundle": f"report --dataset golden --bundle OUT/b --contact jane@example.org {COSTS}",
