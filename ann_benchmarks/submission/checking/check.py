@@ -1,8 +1,7 @@
 """A bundle checked: every file, every point, what they say together, and what a reviewer reads of it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ from .report import check_pages
 from .rules import Findings
 from .search import private_facts
 from .truth import broken_rows, different_distances, places, tolerance
-from .vectors import RealVectors
+from .vectors import compare_with_data
 
 
 @dataclass(frozen=True)
@@ -57,10 +56,9 @@ def check_bundle(folder: Path, compares_data: bool = False, private: Private | N
     if opened is None:
         return CheckedBundle(findings)
     manifest, files = opened.manifest, opened.files
-    with RealVectors(manifest, findings) if compares_data else nullcontext() as real:
-        if real is not None:
-            real.check_truth(opened.truths)
-        points = check_points(opened, opened.points(), real)
+    points = check_points(opened)
+    if compares_data:
+        compare_with_data(opened)
     check_complete(opened, points)
     records = list[Record]()
     for file in (name for name in files if name.endswith(RECORD)):
@@ -75,28 +73,23 @@ def check_bundle(folder: Path, compares_data: bool = False, private: Private | N
     return CheckedBundle(findings, manifest, points, records, compares_data)
 
 
-def check_points(
-    opened: OpenedBundle, points: Iterable[CheckedPoint], real: RealVectors | None = None
-) -> list[CheckedPoint]:
+def check_points(opened: OpenedBundle) -> list[CheckedPoint]:
     """Check points by themselves and together; return them without their arrays."""
     findings, copies, found = opened.findings, Copies(), list[CheckedPoint]()
-    for point in points:
+    for point in opened.points():
         if point.is_foreign:
             findings.refuse(point.file, "readable", FOREIGN)
             continue
-        check_point(point, findings, real)
+        check_point(point, findings)
         findings.refuse(point.file, "duplicate", *copies.problems(point))
         found.append(point.drop_arrays())
     check_together(found, opened.manifest.target_recall, findings)
     return found
 
 
-def check_point(point: CheckedPoint, findings: Findings, real: RealVectors | None = None) -> None:
-    """Check a point by itself, with the real vectors where they are given."""
-    if problems_of_answers := impossible_answers(point):
-        findings.refuse(point.file, "answers", *problems_of_answers)
-    elif real is not None:
-        real.check_point(point)
+def check_point(point: CheckedPoint, findings: Findings) -> None:
+    """Check a point by itself."""
+    findings.refuse(point.file, "answers", *impossible_answers(point))
     broken = list(broken_arrays(point))
     for rule, problem in (*broken, *attribute_problems(point, bool(broken))):
         findings.refuse(point.file, rule, problem)

@@ -163,9 +163,9 @@ class OpenedBundle:
         """The files of measured points."""
         return [file for file in self.files if file.startswith("results/") and not file.endswith(RECORD)]
 
-    def points(self) -> Iterator[CheckedPoint]:
-        """Yield the points, one after the other; those that cannot be judged are refused."""
-        for file in self.results:
+    def points(self, dataset: str = "") -> Iterator[CheckedPoint]:
+        """Yield the points, or those of a dataset, one by one; those that cannot be judged are refused."""
+        for file in (one for one in self.results if not dataset or one.startswith(f"results/{dataset}/")):
             with self.findings.refusing(file, "readable"):
                 if point := _opened_point(self, file):
                     yield point
