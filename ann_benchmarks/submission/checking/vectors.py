@@ -64,8 +64,8 @@ def _compare(
     filter_set: str,
 ) -> None:
     """Refuse rows with other distances than theirs, and those that do not pass their filter."""
-    train = dataset.train() if dataset.attrs.get("type") == "sparse" else dataset.train_rows()
-    own = candidate_distances(str(dataset.attrs["distance"]), dataset.test(), train, found.rows)
+    metric = str(dataset.attrs["distance"])
+    own = candidate_distances(metric, dataset.test(), dataset.vectors(), found.rows)
     if problem := _different_queries(found.distances, own):
         opened.findings.refuse(file, rule, f"has other distances than its rows have, {problem}")
     if filter_set:
