@@ -235,7 +235,7 @@ def test_the_last_search_finds_what_is_left(tmp_path, name, content, where):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(content)
-    assert where in [where for _, where in private_facts(tmp_path, name, Private(FACTS), "")]
+    assert where in [where for _, where in private_facts(tmp_path, name, Private(FACTS))]
 
 
 @pytest.mark.parametrize("where", ["attribute", "array", "name"])
@@ -249,7 +249,7 @@ def test_the_last_search_reads_hdf5(tmp_path, where):
             file.create_dataset("texts", data=["on quokka7"] * 100, chunks=True, compression="gzip")
         elif where == "name":
             file["group/xenia"] = 1
-    assert private_facts(tmp_path, "a.hdf5", Private(FACTS), "")
+    assert private_facts(tmp_path, "a.hdf5", Private(FACTS))
 
 
 def test_a_leak_stops_the_bundle(results, monkeypatch):

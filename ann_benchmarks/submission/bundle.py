@@ -131,7 +131,8 @@ def copy_file(source: Path, target: Path, private: Private) -> None:
     """Copy a result, a record of a workload or another text; UserError where it cannot be read."""
     try:
         if source.suffix == ".hdf5":
-            content = _hdf5(source, private)
+            with open_hdf5_file(source) as file:
+                content = hdf5_content(file, private)
         elif source.suffix == ".json":
             value = json.loads(source.read_text(encoding="utf-8"))
             content = (json.dumps(private.value(value)) + "\n").encode()
@@ -144,19 +145,20 @@ def copy_file(source: Path, target: Path, private: Private) -> None:
     target.write_bytes(content)
 
 
-def _hdf5(source: Path, private: Private) -> bytes:
+def hdf5_content(found: h5py.File, private: Private, has_numbers: bool = True) -> bytes:
+    """Return a file without private texts, and with or without its arrays of numbers."""
     content = io.BytesIO()
-    with (
-        open_hdf5_file(source) as found,
-        # Attributes over 64 KiB need the format of HDF5 1.8.
-        h5py.File(content, "w", libver=("earliest", "v108")) as made,
-    ):
+    # Attributes over 64 KiB need the format of HDF5 1.8.
+    with h5py.File(content, "w", libver=("earliest", "v108")) as made:
         for name, member in members_of(found):
             new_name = "/".join(private.text(part) for part in name.split("/")) or "/"
             if isinstance(member, h5py.Group):
                 copied = made.require_group(new_name)
             elif member.dtype.kind in "biuf":
-                found.copy(member, made, name=new_name, without_attrs=True)
+                if has_numbers:
+                    found.copy(member, made, name=new_name, without_attrs=True)
+                else:
+                    made[new_name] = 0
                 copied = made[new_name]
             elif h5py.check_string_dtype(member.dtype):
                 copied = made.create_dataset(new_name, data=_remove_private(member[()], private))

@@ -73,7 +73,6 @@ def facts_of_results(attrs: Mapping[str, Any]) -> list[OwnFact]:
     return [OwnFact(ADDRESS if _is_number(name) else HOST, name) for name in names]
 
 
-SHORT = 4000  # characters of a text whose facts are remembered
 SURE = 8  # characters of a secret that is replaced within words, too
 QUOTINGS: tuple[Callable[[str], str], ...] = (
     str,
@@ -86,10 +85,20 @@ QUOTINGS: tuple[Callable[[str], str], ...] = (
 
 
 class Private:
-    """Replaces what is private in texts, and remembers how much it has replaced."""
+    """Replaces what is private in texts, and remembers how much it has replaced.
 
-    def __init__(self, facts: Iterable[OwnFact], results: Iterable[Mapping[str, Any]] = ()) -> None:
-        """Take the facts; the attributes of `results` say more, and what is a version or a plain word."""
+    `found` has the kinds of what was replaced since somebody has emptied it.
+    """
+
+    def __init__(
+        self, facts: Iterable[OwnFact], results: Iterable[Mapping[str, Any]] = (), allowed: str = ""
+    ) -> None:
+        """Take the facts; the attributes of `results` say more, and what is a version or a plain word.
+
+        What lies within an `allowed` text stays.
+        """
+        self.found = set[str]()
+        self._allowed = re.compile(re.escape(allowed)) if allowed else None
         every = list(results)
         facts = [*facts, *(fact for attrs in every for fact in facts_of_results(attrs))]
         self._versions, self._software, words = set[str](), set[str](), set[str]()
@@ -100,8 +109,7 @@ class Private:
             words |= set(re.findall(r"[^\W_]+", " ".join(map(str, attrs)).lower()))
         self._ordinary = manual_words() | words | COMMON_HOSTS
         self._numbers: dict[tuple[str, str], int] = {}
-        self._known: dict[str, str] = {}
-        self._sought: dict[tuple[str, str], set[str]] = {}
+        self._known: dict[str, tuple[str, set[str]]] = {}
         self._rules = [rule for rule in self._rules_of(list(dict.fromkeys(facts))) if rule]
 
     @property
@@ -117,11 +125,15 @@ class Private:
     def text(self, text: str) -> str:
         """Return a text with placeholders such as [path-1]."""
         if text not in self._known:
-            found = text
+            changed, kinds = text, set[str]()
             for rule in self._rules:
-                found = rule.pattern.sub(lambda match, rule=rule: self._replaced(rule, match), found)  # type: ignore[misc]
-            self._known[text] = found
-        return self._known[text]
+                before = changed
+                changed = rule.pattern.sub(lambda match, rule=rule: self._replaced(rule, match), before)  # type: ignore[misc]
+                kinds |= {rule.kind} if rule.is_sought and changed != before else set()
+            self._known[text] = changed, kinds
+        changed, kinds = self._known[text]
+        self.found |= kinds
+        return changed
 
     def value(self, value: Any) -> Any:
         """Return what JSON or HDF5 holds with its texts, those inside of JSON texts too, replaced."""
@@ -147,24 +159,11 @@ class Private:
         """Return the path of a file in the bundle: a folder's name may say at which address its server is."""
         return remove_brackets("/".join(self.text(part) for part in path.split("/")))
 
-    def facts_in(self, text: str, allowed: str = "") -> set[str]:
-        """Return the kinds of the facts that stand in a text, and not within what is allowed."""
-        if (known := self._sought.get((text, allowed))) is not None:
-            return known
-        spans = [match.span() for match in re.finditer(re.escape(allowed), text)] if allowed else []
-        kinds = set()
-        for rule in (rule for rule in self._rules if rule.is_sought):
-            found = (fact_of(match) for match in rule.pattern.finditer(text) if rule.accepts(match))
-            if any(not any(first <= start and end <= last for first, last in spans) for start, end in found):
-                kinds.add(rule.kind)
-        if len(text) <= SHORT:  # results have most of their texts in common
-            self._sought[text, allowed] = kinds
-        return kinds
-
     def _replaced(self, rule: Rule, match: re.Match[str]) -> str:
-        if not rule.accepts(match):
-            return match.group()
         start, stop = fact_of(match)
+        spans = [one.span() for one in self._allowed.finditer(match.string)] if self._allowed else []
+        if not rule.accepts(match) or any(first <= start and stop <= last for first, last in spans):
+            return match.group()
         before, found = match.string[match.start() : start], match.string[start:stop]
         after = match.string[stop : match.end()]
         ending = re.search(r"[./]*$", found) if rule.kind == PATH else None

@@ -20,7 +20,7 @@ from ann_benchmarks.statistics.contests import FEWEST_ROUNDS
 from ann_benchmarks.statistics.intervals import FEWEST_RUNS, interval_text
 
 from ..contents import bundle_facts, claimed_points, dataset_lines
-from ..facts import IN_WORDS
+from ..facts import IN_WORDS, OwnFact
 from ..manifest import MANIFEST, Manifest
 from ..private import Private
 from .attributes import attribute_problems
@@ -46,10 +46,10 @@ class CheckedBundle:
     compared_with_data: bool = False
 
 
-def check_bundle(folder: Path, compares_data: bool = False, private: Private | None = None) -> CheckedBundle:
+def check_bundle(folder: Path, compares_data: bool = False, facts: Sequence[OwnFact] = ()) -> CheckedBundle:
     """Check a bundle; `compares_data` with the real vectors of its datasets.
 
-    `private` are the facts to look for where more are known than forms show.
+    `facts` are what to look for besides what is private by its form.
     """
     findings = Findings()
     opened = open_bundle(folder, findings)
@@ -65,10 +65,10 @@ def check_bundle(folder: Path, compares_data: bool = False, private: Private | N
         with findings.refusing(file, "readable"):
             records.append(read_record(folder / file))
     check_pages(opened)
-    private = private or Private((), [point.attrs for point in points])
+    private = Private(facts, [point.attrs for point in points], manifest.contact)
     for file in (MANIFEST, *files):
         with findings.refusing(file, "private", "cannot be searched"):
-            for kind, where in private_facts(folder, file, private, manifest.contact):
+            for kind, where in private_facts(folder, file, private):
                 findings.refuse(file, "private", f"has {IN_WORDS[kind]} {where}")
     return CheckedBundle(findings, manifest, points, records, compares_data)
 
