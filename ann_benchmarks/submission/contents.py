@@ -18,28 +18,14 @@ from .manifest import BundledDataset, Manifest
 README = "README.md"
 README_TEXT = """# {title}
 
-Results of a benchmark of vector search, with all that is needed to check them except the data.
+Results of a benchmark of vector search. `report/report.html` has the answer, and `results/` a file for each point. In
+a checkout of the project that has made it, `python -m ann_benchmarks.submission check FOLDER` checks all of it.
 
 {facts}
 
 ## Data
 
 {data}
-
-## What is here
-
-| | |
-| --- | --- |
-| `report/report.html` | the answer, the figures and their intervals |
-| `results/` | a file for each point |
-| `truth/` | the true neighbours that recall is counted against |
-| `manifest.json` | the SHA-256 of each file |
-
-## How to check it
-
-In a checkout of the project that has made it:
-
-    python -m ann_benchmarks.submission check FOLDER
 
 ## What was left out as private
 

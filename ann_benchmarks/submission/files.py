@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -41,12 +42,9 @@ def entries_in(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
     Links are not followed. UserError if a folder cannot be read.
     """
     try:
-        for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-            if entry.is_dir(follow_symlinks=False):
-                for name, status in entries_in(Path(entry.path)):
-                    yield f"{entry.name}/{name}", status
-            else:
-                yield entry.name, entry.stat(follow_symlinks=False)
+        for path in sorted(folder.rglob("*")):
+            if not stat.S_ISDIR((status := path.lstat()).st_mode):
+                yield path.relative_to(folder).as_posix(), status
     except (OSError, RecursionError) as error:
         raise UserError(f"{folder} cannot be read: {reason_of(error)}") from None
 
