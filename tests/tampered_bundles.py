@@ -21,7 +21,6 @@ from .tampering import (
     raise_truth,
     relabelled,
     replace_in,
-    swap,
     truth_from_answers,
 )
 
@@ -64,7 +63,6 @@ BUNDLES = (
     Tampering("hidden pooler", "series", "pooler_version 1.24.1, and its s", attrs(pooler_version="1.24.1")),
     Tampering("hidden shards", "series", "times of 2 shards", attrs(shard_build_times=[1.0, 2.0])),
     Tampering("hidden probes", "series", "says shard_probes 2", attrs(shard_probes=2)),
-    Tampering("swapped files", "series", "describes others", swap),
     Tampering("another dataset", "readable", "with the mark", attrs(truth="0123456789abcdef")),
     Tampering("another dataset's name", "readable", "no dataset 'tinier'",
               lambda folder: (folder / "results" / DATASET).rename(folder / "results/tinier")),

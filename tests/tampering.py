@@ -150,13 +150,6 @@ def on_a_tier(available: float = 128.0, **attrs: Any) -> Change:
     return relabelled("part-c2", attrs, tier_method="cgroup", tier_memory="sb32MB-ram128MB")
 
 
-def swap(folder: Path) -> None:
-    one, other = point_files(folder)
-    one.rename(one.with_suffix(".x"))
-    other.rename(one)
-    one.with_suffix(".x").rename(other)
-
-
 def copy_scaled(folder: Path) -> None:
     """Hand in a point by one client again as one by two clients, with other times."""
     target = point_files(folder, "part-c2")[0]

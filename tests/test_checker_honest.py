@@ -10,7 +10,7 @@ import pytest
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.reporting.document import Heading, html_page, markdown_text
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.submission.checking.curves import mixed, swapped
+from ann_benchmarks.submission.checking.curves import mixed
 from ann_benchmarks.submission.checking.points import CheckedPoint, OpenedBundle
 from ann_benchmarks.submission.checking.relations import name_problems, series_problems
 from ann_benchmarks.submission.checking.report import check_pages
@@ -28,16 +28,6 @@ def point(stem: str, series: Series = SERIES, /, **attrs: Any) -> CheckedPoint:
     facts, run = BundledDataset(100, 1, "euclidean", 100, ""), Run("mine", 10, "euclidean", series, stem, {})
     truth = Neighborhood(np.zeros((1, 10)), rows=np.zeros((1, 10), int))
     return CheckedPoint(file, run, attrs, facts, truth)
-
-
-def searched(target: str, value: int) -> CheckedPoint:
-    """Return a point whose search for 0.`target` has found `value`."""
-    attrs = {"target_parameter": "ef", "target_recall": float(f"0.{target}"), "target_value": value}
-    return point(f"16_target_recall_0_{target}", build_arguments=[16], name=f"hnsw(ef={value})", **attrs)
-
-
-def test_what_a_search_has_found_may_be_the_digits_of_another_target():
-    assert list(swapped([searched("95", 99), searched("99", 180)])) == []
 
 
 def test_titles_have_characters_that_markdown_and_html_escape(tmp_path: Path) -> None:
@@ -60,14 +50,6 @@ def built(minute: int, seconds: float, build: int = 16, **attrs: Any) -> Checked
     """Return a point of an index that took so many seconds, measured in a minute of a day."""
     names = {"name": f"hnsw(M={build})", "started_at": f"2026-01-31T12:{minute}:00+00:00"}
     return point(f"{build}_{minute}", build_arguments=[build], build_time=seconds, **names | attrs)
-
-
-def test_curves_that_are_swapped_between_build_arguments_are_told_by_name_and_sql():
-    sql = {"build_sql": '["CREATE INDEX ... (m = 16)"]', "name": "hnsw"}
-    assert list(swapped([built(10, 5.0), built(11, 5.0, 32)])) == []
-    for own in ({"name": "hnsw(M=16)"}, sql):
-        points = [built(10, 5.0), built(11, 5.0, 32, **own), built(12, 5.0, 8, name="hnsw(M=32)")]
-        assert "32_11.hdf5" in [file.rpartition("/")[2] for file, _ in swapped(points)]
 
 
 def test_an_index_of_a_server_has_one_size_in_all_series():

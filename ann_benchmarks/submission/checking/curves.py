@@ -1,4 +1,4 @@
-"""What no single point shows: several machines in a curve, swapped files, what was handed in twice, turns.
+"""What no single point shows: several machines in a curve, what was handed in twice, turns.
 
 Each function yields the file that is wrong, and what is wrong with it.
 """
@@ -22,7 +22,7 @@ from ann_benchmarks.statistics.intervals import FEWEST_RUNS
 
 from .expected import CLOCK, has_server
 from .points import CheckedPoint
-from .relations import file_names, spans
+from .relations import spans
 
 OF_BUILDS = ("maintenance_work_mem", "max_parallel_maintenance_workers")  # follow from the index
 FREE_DISK = "max_wal_size"  # embedded servers choose by it, another one at each start
@@ -32,7 +32,6 @@ MACHINE = (
     *("framework_version", "python", "postgres_version", "pgbench_version"),
 )
 SETTINGS = ("settings", "server_settings", "given_settings")  # texts in JSON: {name: value}
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 FEWEST = 64  # latencies; as many of the same distribution are of one measurement
 NEAR, NEAREST = 1e-3, 1e-6  # relative: in all of a distribution, and in all of a few runs
 Problems = Iterator[tuple[str, str]]
@@ -136,36 +135,6 @@ def _alike(one: Any, other: Any, shared: Shared) -> bool:
     return bool(max(one, other) <= shared.factor * min(one, other) + shared.more)
 
 
-def swapped(points: Points) -> Problems:
-    """Yield files whose arguments another one describes, and not their own description.
-
-    Query arguments are compared within an index, build arguments within a curve. A plug-in need not write its
-    arguments into its description: only what contradicts itself is refused. The name of a point that was
-    searched for has the target, and its description what was found.
-    """
-    groups = defaultdict[Hashable, list[tuple[str, set[str], set[str]]]](list)
-    for point in points:
-        build, name = json.dumps(point.build_arguments), str(point.attrs.get("name"))
-        said = _numbers(name + str(point.attrs.get("build_sql")))
-        groups[point.curve].append((point.file, _numbers(build), said))
-        if "target_parameter" not in point.attrs:
-            starts = (one for one in file_names(point.build_arguments or []) if point.name.startswith(one))
-            own = _numbers(point.name.removeprefix(next(starts, "")))
-            groups[point.curve, build].append((point.file, own, _numbers(name)))
-    for group in groups.values():
-        every = [own for _, own, _ in group]
-        varied = set[str]().union(*every) - every[0].intersection(*every)
-        for file, own, said in group:
-            numbers = own & varied
-            others = [other for other, _, described in group if numbers and numbers <= described]
-            if others and not numbers <= said:
-                yield file, f"its arguments are those that {others[0]} describes, and it describes others"
-
-
-def _numbers(text: str) -> set[str]:
-    return {one.removesuffix(".0") for one in _NUMBER.findall(text)}
-
-
 def overlapping(points: Points) -> Problems:
     """Yield points that were measured on one machine at the same time as another, or as another race."""
     wholes = dict[str, tuple[float, float, str]]()
@@ -249,5 +218,4 @@ TOGETHER = (
     ("timings", overlapping),
     ("timings", out_of_turn),
     ("mixed", mixed),
-    ("series", swapped),
 )
