@@ -18,8 +18,8 @@ from .manifest import BundledDataset, Manifest
 README = "README.md"
 README_TEXT = """# {title}
 
-Results of a benchmark of vector search. `report/report.html` has the answer, `results/` a file for each point.
-In a checkout of the project, `python -m ann_benchmarks.submission check FOLDER` checks all of it.
+Results of a benchmark of vector search: `report/report.html` has the answer, `results/` a file for each
+point. In a checkout of the project, `python -m ann_benchmarks.submission check FOLDER` checks all of it.
 
 {facts}
 
