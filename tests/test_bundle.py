@@ -23,7 +23,7 @@ from ann_benchmarks.results.records import write_record
 from ann_benchmarks.results.runs import load_runs
 from ann_benchmarks.submission import bundle
 from ann_benchmarks.submission.bundle import BundleRequest
-from ann_benchmarks.submission.checking.search import private_facts
+from ann_benchmarks.submission.checking.check import private_facts
 from ann_benchmarks.submission.facts import HOST, PATH, USER, OwnFact
 from ann_benchmarks.submission.files import files_in, sha256_of
 from ann_benchmarks.submission.manifest import read_manifest

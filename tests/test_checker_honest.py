@@ -10,10 +10,10 @@ import pytest
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.reporting.document import Heading, html_page, markdown_text
 from ann_benchmarks.results.runs import Run
+from ann_benchmarks.submission.checking.check import check_pages
 from ann_benchmarks.submission.checking.curves import mixed
 from ann_benchmarks.submission.checking.points import CheckedPoint, OpenedBundle
 from ann_benchmarks.submission.checking.relations import name_problems, series_problems
-from ann_benchmarks.submission.checking.report import check_pages
 from ann_benchmarks.submission.checking.rules import Findings
 from ann_benchmarks.submission.checking.truth import Neighborhood
 from ann_benchmarks.submission.contents import readme

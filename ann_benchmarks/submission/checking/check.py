@@ -1,5 +1,7 @@
 """A bundle checked: every file, every point, what they say together, and what a reviewer reads of it."""
 
+import html
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ann_benchmarks.common.errors import one_line
+from ann_benchmarks.common.errors import one_line, shown
 from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.load.spans import ALWAYS_WAITING, LARGE_SHARE, LATE_SHARE, NOTHING_LEFT
 from ann_benchmarks.results.environment import environment_of, environments, fact_words
@@ -19,20 +21,26 @@ from ann_benchmarks.results.runs import interval
 from ann_benchmarks.statistics.contests import FEWEST_ROUNDS
 from ann_benchmarks.statistics.intervals import FEWEST_RUNS, interval_text
 
-from ..contents import bundle_facts, claimed_points, dataset_lines
+from ..bundle import hdf5_content
+from ..contents import README, bundle_facts, claimed_points, dataset_lines, readme
 from ..facts import IN_WORDS, OwnFact
+from ..files import MOST_TEXT_BYTES, REPORT, read_bytes, read_text
 from ..manifest import MANIFEST, Manifest
 from ..private import Private
 from .attributes import attribute_problems
 from .complete import check_complete
 from .curves import TOGETHER, Copies
 from .points import FOREIGN, RECORD, CheckedPoint, OpenedBundle, open_bundle
+from .reading import opened_file
 from .relations import RELATIONS, broken_arrays
-from .report import check_pages
 from .rules import Findings
-from .search import private_facts
 from .truth import broken_rows, different_distances, places, tolerance
 from .vectors import compare_with_data
+
+# Pages for people have the title and pictures. All figures of points are in results/ alone.
+MARKDOWN, HTML = f"{REPORT}/report.md", f"{REPORT}/report.html"
+_ESCAPED = re.compile(r"\\([^\w\s]|_)")  # a character in Markdown
+_PICTURE = re.compile(r"\]\(([\w.-]+\.png)\)")
 
 
 @dataclass(frozen=True)
@@ -233,3 +241,46 @@ def check_conditions(point: CheckedPoint, is_claimed: bool, findings: Findings) 
             said = f"a claim rests on it, and {problem}" if is_claimed else problem
             # A miniature shows that all works.
             findings.refuse(point.file, rule, said, disqualifies=is_claimed and not findings.is_mini)
+
+
+def check_pages(opened: OpenedBundle) -> None:
+    """Refuse pages of another report, missing pictures, surplus files, and a README of another manifest."""
+    findings, title = opened.findings, opened.manifest.title
+    there = {file for file in opened.files if file.startswith(f"{REPORT}/")}
+    named = {MARKDOWN, HTML}
+    for page in (MARKDOWN, HTML):
+        with findings.refusing(page, "report"):
+            text = read_text(opened.place(page))
+            named |= {f"{REPORT}/{name}" for name in _PICTURE.findall(text)}
+            if title not in html.unescape(text) and title not in _ESCAPED.sub(r"\1", text):
+                findings.refuse(page, "report", f"does not have the title '{title}' of its manifest")
+    for file in named - there - {MARKDOWN, HTML}:
+        findings.refuse(file, "report", "is missing")
+    for file in there - named:
+        findings.refuse(file, "report", f"is neither a page nor a picture of {MARKDOWN}")
+    with findings.refusing(README, "report"):
+        lines = {*read_text(opened.place(README)).splitlines()}
+        for line in readme(opened.manifest).splitlines():
+            if line.startswith("- ") and line not in lines:
+                findings.refuse(README, "report", f"lacks the line '{shown(line)}' of its manifest")
+
+
+def private_facts(folder: Path, name: str, private: Private) -> list[tuple[str, str]]:
+    """Return the kind of each private fact in a file and where it stands.
+
+    UserError or an error of DAMAGE where it cannot be read. Pictures have the texts of the report.
+    """
+    private.found.clear()
+    private.text(name)
+    facts = {(kind, "in the name of the file") for kind in private.found}
+    private.found.clear()
+    if name.endswith(".hdf5"):
+        with opened_file(folder / name) as file:
+            hdf5_content(file, private, has_numbers=False)
+    elif not name.endswith(".png"):
+        text = read_bytes(folder / name, MOST_TEXT_BYTES).decode(errors="replace")
+        # Of UTF-16, every second byte is 0.
+        for one in {text, html.unescape(text), text.replace("\0", "")}:
+            private.text(one)
+            private.value(one)
+    return sorted(facts | {(kind, "in its text") for kind in private.found})
