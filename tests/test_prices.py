@@ -74,7 +74,7 @@ BAD = [
     ({"instances": [INSTANCE | {"name": "a\x07b"}]}, "'name' must be a text that can be printed"),
     ({"instances": "m5.large"}, "'instances' must be a list"),
     ({"storage": [{"name": "ssd", "price": 0.1, "iops_price": 0}]}, "'iops_price' must be a number above 0"),
-    ({"currency": "DOLLARS"}, "unknown currency 'DOLLARS'"),
+    ({"currency": "DOLLARS"}, "'DOLLARS' must be a currency"),
     ({"per": "week"}, "unknown unit of time 'week'; known are: hour, month"),
     ({"date": None}, "the file of prices has no 'date'"),
     ({"date": "yesterday"}, "'yesterday' is not a date"),

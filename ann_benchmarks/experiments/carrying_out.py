@@ -14,9 +14,8 @@ from ann_benchmarks.common.text import say, warn
 from ann_benchmarks.data.datasets import canonical_name, make_sample, sample_name, sampled
 from ann_benchmarks.data.datasets.own import stored_index
 from ann_benchmarks.installing.main import main as install
-from ann_benchmarks.run.command_line import CommandLine
 from ann_benchmarks.run.containers.engine import OTHER_WAY, connect, find_image
-from ann_benchmarks.run.request import Request
+from ann_benchmarks.run.request import Request, read_request
 
 from .schema import FOLDER, Experiment, Options, Step, find_experiment, read_experiment
 
@@ -121,10 +120,8 @@ def words_of(step: Step, given: Sequence[str]) -> list[str]:
     words = [*remove_options(step.arguments, names), *given]
     if step.sample == 1:
         return words
-    reader = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    reader.add_argument("--dataset", default=CommandLine.dataset)
-    found, others = reader.parse_known_args(words)
-    return [*others, "--dataset", sample_name(canonical_name(found.dataset), step.sample)]
+    dataset = sample_name(canonical_name(read_request(words).dataset), step.sample)
+    return [*remove_options(words, {"--dataset"}), "--dataset", dataset]
 
 
 def remove_options(words: Sequence[str], names: Collection[str]) -> list[str]:
@@ -133,7 +130,7 @@ def remove_options(words: Sequence[str], names: Collection[str]) -> list[str]:
     is_kept = True
     for word in words:
         if word.startswith("--"):
-            is_kept = word not in names
+            is_kept = word.partition("=")[0] not in names
         kept += [word] if is_kept else []
     return kept
 

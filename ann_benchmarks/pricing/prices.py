@@ -6,21 +6,19 @@ bandwidths in MB/s of 10^6 bytes a second, prices in the currency of the list.
 
 import datetime
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ann_benchmarks.common.errors import UserError
+from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.layout import find_file
 from ann_benchmarks.common.numbers import GB, plain_number, size_text
 from ann_benchmarks.common.yaml_file import Where, YamlFile
 
 LOCAL = "local disk"
-# By ISO 4217; those without a symbol of their own are written by their code.
-_BY_CODE = """AUD BRL CAD CHF CNY CZK DKK HKD HUF IDR ILS INR JPY KRW MXN MYR NOK NZD PHP PLN RON SEK SGD THB
-    TRY TWD UAH VND ZAR"""
-CURRENCIES = {"USD": "$", "EUR": "€", "GBP": "£"} | dict.fromkeys(_BY_CODE.split(), "")
+SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£"}  # others are written by their code
 HOURS = 730.0  # of a month: 365 days in 12 parts
 _KEYS = ("label", "source", "date", "currency", "per", "hours_a_month", "instances", "storage", "notes")
 _OPTIONAL = ("hours_a_month", "storage", "notes")
@@ -158,8 +156,7 @@ class PriceList:
 
     def money(self, amount: float) -> str:
         """Write an amount of money."""
-        symbol = CURRENCIES[self.currency] or f"{self.currency} "
-        return f"{symbol}{amount:,.2f}"
+        return f"{SYMBOLS.get(self.currency, f'{self.currency} ')}{amount:,.2f}"
 
 
 def _more(
@@ -185,7 +182,8 @@ class PriceFile(YamlFile):
         """Read the whole file."""
         root = self.content
         self.mapping((), root, "the file of prices", _KEYS, [key for key in _KEYS if key not in _OPTIONAL])
-        self.member(("currency",), root["currency"], "currency", CURRENCIES)
+        if not re.fullmatch("[A-Z]{3}", currency := self.line(("currency",), root["currency"])):
+            self.fail(("currency",), f"'{shown(currency)}' must be a currency by ISO 4217, such as USD")
         self.member(("per",), root["per"], "unit of time", ("hour", "month"))
         hours = self.number(("hours_a_month",), root.get("hours_a_month", HOURS))
         if not 600 <= hours <= 744:
@@ -200,7 +198,7 @@ class PriceFile(YamlFile):
             label=self.line(("label",), root["label"]),
             source=self.line(("source",), root["source"]),
             date=self.date(("date",), root["date"]),
-            currency=root["currency"],
+            currency=currency,
             hours=hours,
             instances=[replace(one, vcpus=int(one.vcpus), price=one.price * times) for one in instances],
             storage=storage,

@@ -78,20 +78,14 @@ class Published:
     versions: Mapping[str, Any]
     tables: Sequence[PublishedTable]
 
-    def table(self, name: str) -> PublishedTable:
-        """Return a table by its name; UserError if it does not exist."""
+    def table(self, name: str, *columns: str) -> PublishedTable:
+        """Return a table by its name or, without one, the first with these columns; UserError without any."""
         for table in self.tables:
-            if table.name == name:
+            if table.name == name if name else set(columns) <= set(table.columns):
                 return table
         known = ", ".join(table.name for table in self.tables)
-        raise UserError(f"{self.path} has no table '{name}': it has {known}")
-
-    def table_with(self, *columns: str) -> PublishedTable:
-        """Return the first table that has these columns; UserError if no table has them."""
-        for table in self.tables:
-            if set(columns) <= set(table.columns):
-                return table
-        raise UserError(f"{self.path} has no table with the columns {', '.join(columns)}")
+        what = f"'{name}': it has {known}" if name else f"with the columns {', '.join(columns)}"
+        raise UserError(f"{self.path} has no table {what}")
 
     @property
     def origin(self) -> str:

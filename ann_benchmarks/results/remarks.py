@@ -270,7 +270,7 @@ def main_wait(facts: Facts) -> str:
     shares = {
         event: share
         for event, share in from_json(facts.get("wait_events"), dict[str, Any]()).items()
-        if event not in ("CPU", "idle") and not event.startswith("Client:")
+        if event not in ("CPU", "idle") and not event.startswith("Client:") and isinstance(share, float | int)
     }
     event = max(shares, key=lambda name: shares[name], default="")
     return f"{event} {shares[event]:.0%} of the time" if event and shares[event] >= MUCH_WAITING else ""

@@ -124,7 +124,7 @@ def find_table(requested: str, columns: Sequence[str]) -> tuple[Published, Publi
     """Return the file and table of NAME:TABLE or, of NAME, the first table with these columns."""
     name, _, table_name = requested.partition(":")
     source = published(name)
-    table = source.table(table_name) if table_name else source.table_with(*columns)
+    table = source.table(table_name, *columns)
     table.check(*columns)
     return source, table
 

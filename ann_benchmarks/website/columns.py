@@ -82,22 +82,6 @@ def version(attribute: str) -> Callable[[Run], str | None]:
     return lambda run: (text(run, attribute) or "").split(" (")[0] or None
 
 
-def guarded(write: Callable[[Run], str]) -> Callable[[Run], str | None]:
-    """Return a function that writes a text, None where the attributes of a foreign file do not allow it."""
-
-    def written(run: Run) -> str | None:
-        try:
-            return write(run) or None
-        except (LookupError, TypeError, ValueError, AttributeError):
-            return None
-
-    return written
-
-
-waits = guarded(lambda run: main_wait(run.attrs))
-warnings = guarded(lambda run: "; ".join(stored_remarks(run.attrs)))
-
-
 def attribute(name: str) -> Callable[[Run], float | None]:
     """Return a function that reads a number."""
     return lambda run: number(run, name)
@@ -161,8 +145,8 @@ MEASUREMENT_COLUMNS = (
     SiteColumn("runs", "Runs", "number", attribute("run_count")),
     SiteColumn("queries", "Queries counted", "number", attribute("queries_counted")),
     SiteColumn("payload", "Payload of a query", "bytes", attribute("payload_bytes")),
-    SiteColumn("waits", "Waits", "words", waits),
-    SiteColumn("warnings", "Warnings", "words", warnings),
+    SiteColumn("waits", "Waits", "words", lambda run: main_wait(run.attrs) or None),
+    SiteColumn("warnings", "Warnings", "words", lambda run: "; ".join(stored_remarks(run.attrs)) or None),
     SiteColumn("started", "Measured", "words", lambda run: text(run, "started_at")),
 )
 
