@@ -1,21 +1,18 @@
 import json
 import re
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.results.records import iter_record_paths, read_record
 from ann_benchmarks.website.build import PageNames, create_website
 from ann_benchmarks.website.columns import natural
-from ann_benchmarks.website.plots import all_plot_variants, escape, windows_data
+from ann_benchmarks.website.plots import all_plot_variants, escape
 
 from .browser import Page
 from .plotting_data import make_result, make_truth
-from .website_data import inserting, make_record
 
 NASTY = '</script><script>alert(1)</script> & "q" $x_1$'
 VARIANTS = list(all_plot_variants)
@@ -138,11 +135,3 @@ def test_numbers_in_words_sort_by_size():
     sizes = ["all", "16 GB", "512 MB", "1.5 GB", "2 GB"]
     assert sorted(sizes, key=natural) == ["512 MB", "1.5 GB", "2 GB", "16 GB", "all"]
     assert sorted(["0.10.1", "0.9.2", "0.8"], key=natural) == ["0.8", "0.9.2", "0.10.1"]
-
-
-@pytest.mark.parametrize("windows", [{}, [], {"start": [0], "seconds": [1], "recall": [1, 2]}])
-def test_windows_that_cannot_be_read_are_left_out(tmp_path, monkeypatch, windows):
-    monkeypatch.chdir(tmp_path)
-    make_record("d", inserting("vchord", 8))
-    [record] = map(read_record, iter_record_paths())
-    assert windows_data(replace(record, windows=windows)) == {}

@@ -20,12 +20,11 @@ from .filtered_data import make_filtered
 from .plotting_data import make_result, make_truth
 from .report_data import make_run
 from .test_website import NASTY
-from .website_data import SIZES, changing, inserting, make_record, tier_attrs
+from .website_data import SIZES, tier_attrs
 
 pytestmark = [pytest.mark.thorough, pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed")]
 
 VARIANTS = list(all_plot_variants)
-PHASES = ("writing", "after", "vacuumed", "reindexed")  # but the first, which begins with the clock
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 
 # What a test's script asks of a page.
@@ -64,7 +63,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """Two algorithms by 1 and 32 clients on three tiers, each at two recalls; three versions; writes.
+    """Two algorithms by 1 and 32 clients on three tiers, each at two recalls; three versions.
 
     `few` has too few queries for a 99th percentile.
     """
@@ -95,11 +94,6 @@ def site(tmp_path_factory):
         for ram in SIZES:
             label = f"ivf-c1-cgroup-sb256MB-ram{ram}"
             make_result("few", label, "x", truth, 0.96, 1e-3, algo=label, **tier_attrs(1, ram))
-        for writers in (1, 2, 4):
-            make_record("d", inserting("vchord", writers))
-            make_record("rows", inserting("vchord", writers))
-        make_record("d", changing("vchord"))
-        make_record("d", changing("pgvector_hnsw"), 200.0)
         create_website(Path("site"), VARIANTS, scatter=True)
     return folder / "site"
 
@@ -109,17 +103,6 @@ def opened(browser, page, fragment="", **window):
     assert not browser.errors
     browser.run("{" + HELPERS + "}")
     return browser.run
-
-
-def test_a_dataset_that_was_only_written_to_has_its_page(browser, site):
-    run = opened(browser, site / "rows_10_euclidean.html")
-    assert run("curvesOf('[data-writing=inserts]')") == {"vchord": 3}
-    headings = run("$('h2').filter((h) => h.checkVisibility()).map((h) => h.textContent)")
-    assert headings == ["Writing", "Writing, over time"]
-    curves = run("curvesOf('[data-over-time=writes]')")
-    assert curves == {f"vchord, {n} writer{'s' * (n > 1)}": 10 for n in (1, 2, 4)}
-    opened(browser, site / "index.html")
-    assert browser.run("$('.card').map((card) => card.innerText)").count("rows (k = 10)\n3 workloads") == 1
 
 
 def test_a_metric_that_no_result_has_leaves_the_plots_of_others(browser, site):
@@ -247,26 +230,16 @@ def test_the_table_sorts(browser, site):
     assert run("$('#table tbody a').map((a) => a.getAttribute('href'))").count("vchord.html") == 12
 
 
-def test_builds_versions_and_writes(browser, site):
+def test_builds_and_versions(browser, site):
     run = opened(browser, site / "d_10_euclidean.html")
     builds = run("$('.builds li').map((li) => li.innerText)")
     assert len(builds) == 3 and "12.5 s (loading 2.5 s, index 10 s)" in builds[0] and "391 MB" in builds[0]
-    assert run("curvesOf('[data-writing=inserts]')") == {"vchord": 3}
-    for kind in ("p99", "recall"):
-        assert sorted(run(f"curvesOf('[data-writing={kind}]')").values()) == [5, 5]
-    expected = {"queries": 50, "query_p99": 49, "recall": 5, "index_size": 50}
-    assert {name: set(run(f"curvesOf('[data-over-time={name}]')").values()) for name in expected} == {
-        name: {windows} for name, windows in expected.items()
-    }
-    texts = run("$('[data-over-time=queries] .plot > text').map((t) => t.textContent)")
-    assert [text for text in texts if text in PHASES] == list(PHASES)
-    assert run("$('[data-over-time=write_p99]')[0].closest('.panel').hidden")
     assert run("document.getElementById('versions').hidden")
     run = opened(browser, site / "versions_10_euclidean.html")
     plot = "[data-compare=versions][data-metric=qps]"
     assert run(f"$('{plot} .plot > text').map((t) => t.textContent)")[:3] == ["0.7.4", "0.8.1", "0.10.0"]
     assert run(f"curvesOf('{plot}')") == {"pgvector_hnsw": 3}
-    assert run("['ram', 'clients', 'writing'].map((id) => document.getElementById(id).hidden)") == [True] * 3
+    assert run("['ram', 'clients'].map((id) => document.getElementById(id).hidden)") == [True] * 2
 
 
 @pytest.mark.parametrize("name", ["d_10_euclidean", "vchord", "index"])

@@ -19,9 +19,7 @@ from ann_benchmarks.common.numbers import counted
 from ann_benchmarks.data.datasets.samples import sampled
 from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.metrics import OF_FILTERS, TARGET_RECALL, drawable, pareto_frontier
-from ann_benchmarks.results.records import Record, iter_record_paths
 from ann_benchmarks.results.runs import Run, load_runs
-from ann_benchmarks.views.chosen import readable_records
 from ann_benchmarks.views.figures import (
     DARK_COLORS,
     DASHES,
@@ -42,10 +40,8 @@ from .plots import (
     latex_code,
     pairs,
     plot_title,
-    record_run,
     styles_data,
     tails_data,
-    writing_data,
 )
 
 FOLDER = Path(__file__).parent
@@ -55,7 +51,7 @@ LONGEST_NAME = 120  # characters of a file, far below what file systems take
 METRIC_TITLES = {"ip": "Inner product"}  # others are titles as they are
 # Each uses those before it; the site has them in one file.
 SCRIPTS = (
-    *("dom", "scales", "curves", "state", "chart", "pointing", "frontiers", "recall", "compare", "writing"),
+    *("dom", "scales", "curves", "state", "chart", "pointing", "frontiers", "recall", "compare", "builds"),
     *("filters", "table", "page"),
 )
 
@@ -76,7 +72,6 @@ class Page:
     links: str
     titles: dict[int, str]
     runs: list[Run] = field(default_factory=list)
-    records: list[Record] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     siblings: dict[int, str] = field(default_factory=dict)  # the same dataset by k
     sizes: Sequence[Sizes] = ()  # what its samples predict
@@ -90,8 +85,7 @@ class Page:
     def summary(self) -> str:
         """What is on it, in words."""
         of_what = counted(len(self.files), "algorithm" if self.is_of_dataset else "dataset")
-        parts = [f"{counted(len(self.runs), 'point')} of {of_what}"] if self.runs else []
-        return ", ".join([*parts, *([counted(len(self.records), "workload")] if self.records else [])])
+        return f"{counted(len(self.runs), 'point')} of {of_what}"
 
     @property
     def columns(self) -> list[SiteColumn]:
@@ -126,10 +120,9 @@ def create_website(
     `variants` are names of plot_variants. UserError without results, or if the folder is unwritable.
     """
     runs = list(load_runs(iter_result_paths(), recompute))
-    records = list(readable_records(iter_record_paths()))
-    if not runs and not records:
+    if not runs:
         raise UserError("nothing to show: results/ holds no readable result; run run.py first")
-    datasets, algorithms = group_results(runs, records)
+    datasets, algorithms = group_results(runs)
     pages, templates = [*datasets, *algorithms], template_environment()
     shown = tqdm(pages, desc="pages", unit="page", disable=None, leave=False)
     html = ((one.file, detail_page(templates, one, variants, latex, scatter)) for one in shown)
@@ -171,25 +164,22 @@ class PageNames:
         return f"{safe}.html"
 
 
-def group_results(runs: Sequence[Run], records: Sequence[Record]) -> tuple[list[Page], list[Page]]:
+def group_results(runs: Sequence[Run]) -> tuple[list[Page], list[Page]]:
     """Return the pages of the datasets and those of the algorithms, each in the order of the index.
 
-    A dataset has a page for each k, with the workloads on it, and batch mode pages of its own. An algorithm
-    has one page, whatever its clients and tiers.
+    A dataset has a page for each k, and batch mode pages of its own. An algorithm has one page, whatever its
+    clients and tiers.
     """
     names = PageNames()
     titles: dict[int, str] = {}
-    written_to = [(place_of(record_run(record)), record) for record in records]
     datasets: dict[Place, Page] = {}
-    for place in sorted({*map(place_of, runs), *(place for place, _ in written_to)}):
+    for place in sorted({*map(place_of, runs)}):
         batch, distance, dataset, count = place
         suffix, mode = ("-batch", ", batch") if batch else ("", "")
         file = names.take(f"{dataset}_{count}_{distance}{suffix}")
         title = f"{dataset} (k = {count}{mode})"
         metric = METRIC_TITLES.get(distance, distance.capitalize())
         datasets[place] = Page(title, f"{metric}{mode}", file, "algorithm", titles)
-    for place, record in written_to:
-        datasets[place].records.append(record)
     algorithms: dict[tuple[str, bool], Page] = {}
     for run in sorted(runs, key=lambda run: (place_of(run), run.algorithm)):
         base, by_dataset = run.series.name, datasets[place_of(run)]
@@ -238,14 +228,10 @@ def detail_page(
         elif not OF_FILTERS.intersection(all_plot_variants[variant]):
             empty.append(plot_title(variant))
     points = points_data(page.runs, page.columns)
-    writing = writing_data(page.records) if page.records else None
-    words: dict[str, set[str]] = {}
-    for column in [*points["columns"], *(writing["columns"] if writing else [])]:
-        words.setdefault(column["id"], set()).update(column.get("words", ()))
+    words = {column["id"]: column.get("words", ()) for column in points["columns"]}
     data = {
         "points": points,
         "tails": tails_data(page.runs),
-        "writing": writing,
         "links": {"column": page.links, "files": page.files},
         "charts": [{key: chart[key] for key in ("id", "x", "y", "better")} for chart in charts],
         "styles": {
@@ -268,7 +254,7 @@ def detail_page(
 
 def page_styles(page: Page) -> dict[str, dict[str, Style]]:
     """Return the styles of what curves of a page may be named by; reports of a dataset have the same."""
-    own = series_styles(run.series for run in (*page.runs, *map(record_run, page.records)))
+    own = series_styles(run.series for run in page.runs)
     return {"series": own, "algorithm": own, "dataset": assign_styles(page.titles.values())}
 
 

@@ -31,7 +31,7 @@ function row(label, text, isWarning = false) {
 
 // A plot. `describe` tells what is on it:
 //   x, y    {label, scale: linear or log, limit, places, show, isFixed} (scales.js)
-//   curves  [{name, style, marks: [{x, y, xBar, yBar, ring, isJoined, isFaded, isSmall, told}]}], in drawing order
+//   curves  [{name, style, marks: [{x, y, xBar, yBar, ring, isJoined, isFaded, told}]}], in drawing order
 //   guides  [{x, label}], vertical lines
 //   note    what to say below it
 
@@ -253,8 +253,7 @@ class Chart {
         if (mark.xBar) one.append(this.bar(style, ...mark.xBar.map((end) => this.barEnd(x, end)), py, py));
         const stroke = `stroke: ${colorOf(style)}`;
         if (mark.ring) one.append(shape("circle", { class: "found", cx: px, cy: py, r: 7.5, style: stroke }));
-        const size = mark.isSmall ? 0.5 : 1;
-        one.append(markPath(style, px, py, mark.isFaded ? { opacity: 0.7 } : {}, size));
+        one.append(markPath(style, px, py, mark.isFaded ? { opacity: 0.7 } : {}));
         if (isInside(px, py)) this.spots.push({ name, mark, px, py });
       });
       group.append(one);

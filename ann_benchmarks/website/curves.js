@@ -30,7 +30,7 @@ function facetValues(column, points) {
 
 // Columns of versions, of the server and of extensions, with what people call them.
 const VERSION_NAMES = new Map(
-  [...(data.points?.columns ?? []), ...(data.writing?.columns ?? [])]
+  (data.points?.columns ?? [])
     .filter(({ id }) => id.endsWith("_version"))
     .map(({ id, label }) => [id, label]),
 );
@@ -51,10 +51,7 @@ const drawable = (value) => isNumber(value) && value !== 0;
 // Which points make a curve, how it is called and how it looks.
 
 const FEW_CURVES = 12; // more of them are not made without being asked for
-const CONDITIONS = [...(data.points?.columns ?? []), ...(data.writing?.columns ?? [])]
-  .filter((column) => column.condition)
-  .map(({ id }) => id)
-  .filter((id, i, all) => all.indexOf(id) === i);
+const CONDITIONS = (data.points?.columns ?? []).filter((column) => column.condition).map(({ id }) => id);
 const IN_SERIES = ["dataset", "k", "algorithm", "server", ...CONDITIONS];
 const SPLIT_ORDER = [...IN_SERIES.filter((id) => id !== "ram" && id !== "buffers"), ...VERSIONS, "form", "ram"];
 
@@ -64,8 +61,6 @@ const CURVE_WORDS = {
   buffers: (value) => `shared_buffers ${value}`,
   cpus: (value) => `${value} CPU${value === "1" ? "" : "s"}`,
   k: (value) => `k = ${value}`,
-  writers: (value) => `${value} writer${value === "1" ? "" : "s"}`,
-  rate: (value) => `${value} writes/s`,
   load: (value) => (value === "plain" ? "" : value),
 };
 for (const [id, name] of VERSION_NAMES) CURVE_WORDS[id] = (value) => `${name} ${value}`;

@@ -66,7 +66,7 @@ class Site {
 function drawSite() {
   const site = new Site();
   const { state } = site;
-  if (site.points.length) new Filters(document.getElementById("filtering"), site);
+  new Filters(document.getElementById("filtering"), site);
   for (const root of document.querySelectorAll("[data-chart]")) {
     const chart = data.charts.find((one) => one.id === root.dataset.chart);
     const frontier = new Frontier(site, chart, root.dataset.points === "every");
@@ -77,13 +77,11 @@ function drawSite() {
     ["[data-compare]", (root) => new Comparison(site, root.dataset.compare, root.dataset.metric)],
     ["[data-recalls]", () => new Recalls(site)],
     ["[data-filters]", (root) => new UnderFilters(site, root.dataset)],
-    ["[data-writing]", (root) => data.writing && new Writing(site, WRITING[root.dataset.writing])],
-    ["[data-over-time]", (root) => data.writing && new OverTime(site, root.dataset.overTime)],
   ];
   for (const [selector, made] of comparisons)
     for (const root of document.querySelectorAll(selector)) {
       const comparison = made(root);
-      if (!comparison?.isOfInterest) continue;
+      if (!comparison.isOfInterest) continue;
       reveal(root);
       new Chart(root, state, () => comparison.describe());
     }
@@ -94,7 +92,7 @@ function drawSite() {
   }
   drawCharts();
   state.listeners.push(drawCharts);
-  if (site.points.length) new Table(document.getElementById("table"), site);
+  new Table(document.getElementById("table"), site);
   keepAddress(state);
 }
 

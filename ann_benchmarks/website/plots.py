@@ -1,19 +1,13 @@
 """What charts show besides the columns of a page: kinds of plot, by ann-benchmarks' names, and writes."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.results.attributes import plain_attributes
 from ann_benchmarks.results.measurement import COUNTS
 from ann_benchmarks.results.metrics import all_metrics, pareto_frontier, plot_label, standard_metrics
-from ann_benchmarks.results.records import Phase, Rate, Record, read_windows
 from ann_benchmarks.results.runs import Run
 from ann_benchmarks.views.figures import Style
-
-from .columns import SiteColumn, json_number, points_data
 
 _IN_PAIRS = {"k-nn", "recall", "epsilon", "largeepsilon", "rel", "qps"}  # the names below combine these
 _AGAINST_RECALL = {
@@ -142,70 +136,3 @@ def counts_of(run: Run) -> list[int]:
 def styles_data(styles: dict[str, Style]) -> dict[str, list[int]]:
     """Return each name's colour, marker and dash."""
     return {name: list(asdict(style).values()) for name, style in styles.items()}
-
-
-def record_run(record: Record) -> Run:
-    """Return a record as a result without metrics, so that it is listed and filtered like one."""
-    attrs = plain_attributes(({"clients": record.clients} if record.clients else {}) | record.attrs)
-    distance = str(attrs.get("distance", "unknown"))
-    nothing = dict.fromkeys(standard_metrics, math.nan)
-    series = record.series.drop("workload", "writers", "write_rate")  # columns of their own
-    return Run(record.dataset, record.count, distance, series, record.name, nothing, attrs)
-
-
-def writing_data(records: Sequence[Record]) -> dict[str, Any]:
-    """Return the columns of the records, like those of results, and the phases of each."""
-    runs = [record_run(record) for record in records]
-    by_run = {id(run): record for run, record in zip(runs, records, strict=True)}
-    columns = [
-        SiteColumn("workload", "Workload", "words", lambda run: by_run[id(run)].workload),
-        SiteColumn("writers", "Writers", "number", lambda run: by_run[id(run)].writers),
-        SiteColumn("rate", "Requested writes (1/s)", "number", lambda run: by_run[id(run)].rate),
-    ]
-    return {
-        **points_data(runs, columns),
-        "phases": [[phase_data(phase) for phase in record.phases] for record in records],
-        "windows": [windows_data(record) for record in records],
-    }
-
-
-def windows_data(record: Record) -> dict[str, list[float | int | None]]:
-    """Return what happened over time: `at` in s, and the figures by name; empty where that was not stored."""
-    try:
-        middles, figures = read_windows(record.windows)
-    except UserError:
-        return {}
-    known = {name: [json_number(value) for value in values] for name, values in figures.items()}
-    return {"at": [json_number(value) for value in middles]} | {
-        name: values for name, values in known.items() if any(values)
-    }
-
-
-def phase_data(phase: Phase) -> dict[str, Any]:
-    """Return what the charts show of a phase: shares, ms, KiB, operations a second."""
-    values = {
-        "p99": convert_to_ms(phase.queries.percentile("p99")) if phase.queries else None,
-        "qps": phase.queries.per_second if phase.queries else None,
-        "recall": phase.recall,
-        "low": phase.recall_low,
-        "high": phase.recall_high,
-        "size": phase.index_size,
-        "rows": phase.rows,
-        "start": phase.start,
-        "reach": phase.seconds_to_reach,
-    }
-    numbers = {name: json_number(value) for name, value in values.items()}
-    writes = {kind: rate_data(rate) for kind, rate in phase.writes.items()}
-    return {"name": phase.name, **{k: v for k, v in numbers.items() if v is not None}, "writes": writes}
-
-
-def rate_data(rate: Rate) -> list[float | int | None]:
-    """Return operations a second with their interval, and the 99th percentile of their time in ms."""
-    return [
-        *map(json_number, (rate.per_second, rate.low, rate.high, convert_to_ms(rate.percentile("p99")))),
-    ]
-
-
-def convert_to_ms(seconds: float | None) -> float | None:
-    """Return a time in ms, None where it is not known."""
-    return None if seconds is None else seconds * 1e3

@@ -23,11 +23,11 @@ function curvePath(style, places) {
   return shape("path", { class: "curve", d, style: `stroke: ${colorOf(style)}; stroke-dasharray: ${dash}` });
 }
 
-function markPath(style, x, y, attributes = {}, size = 1) {
+function markPath(style, x, y, attributes = {}) {
   return shape("path", {
     class: "mark",
     d: MARKERS[style[1]],
-    transform: `translate(${x.toFixed(1)},${y.toFixed(1)})${size === 1 ? "" : ` scale(${size})`}`,
+    transform: `translate(${x.toFixed(1)},${y.toFixed(1)})`,
     style: `fill: ${colorOf(style)}`,
     ...attributes,
   });
