@@ -66,7 +66,7 @@ class Site {
 function drawSite() {
   const site = new Site();
   const { state } = site;
-  new Filters(document.getElementById("filtering"), site);
+  if (site.points.length) new Filters(document.getElementById("filtering"), site);
   for (const root of document.querySelectorAll("[data-chart]")) {
     const chart = data.charts.find((one) => one.id === root.dataset.chart);
     const frontier = new Frontier(site, chart, root.dataset.points === "every");
@@ -92,7 +92,7 @@ function drawSite() {
   }
   drawCharts();
   state.listeners.push(drawCharts);
-  new Table(document.getElementById("table"), site);
+  if (site.points.length) new Table(document.getElementById("table"), site);
   keepAddress(state);
 }
 
