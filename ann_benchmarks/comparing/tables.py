@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import counted, figure_text, size_text
+from ann_benchmarks.common.numbers import counted, figure_text
 from ann_benchmarks.common.text import clean_text
 from ann_benchmarks.statistics.differences import Difference
 
@@ -184,8 +184,7 @@ def _content(compared: SideBySide, names: Sequence[str], criteria: Criteria) -> 
     }
 
 
-LIST = ("run", "started", "dataset", "k", "series", "points", "build (s)", "index (MB)", "versions",
-        "machine")  # fmt: skip
+LIST = ("run", "started", "dataset", "k", "series", "points", "versions")
 
 
 def list_runs(roots: Sequence[Path], form: str) -> str:
@@ -202,7 +201,7 @@ def list_runs(roots: Sequence[Path], form: str) -> str:
     rows.sort(key=lambda row: (row[1], row[2:5]))
     if form == "json":
         return json.dumps([dict(zip(LIST, row, strict=True)) for row in rows], indent=2) + "\n"
-    return "\n".join(grid(form, LIST, rows, "lllrlrrrll")) + "\n"
+    return "\n".join(grid(form, LIST, rows, "lllrlrl")) + "\n"
 
 
 def _row(folder: Path, read: list[MeasuredPoint]) -> list[str]:
@@ -211,19 +210,5 @@ def _row(folder: Path, read: list[MeasuredPoint]) -> list[str]:
     versions = {(name.removesuffix("_version"), str(value)) for name, value in stated}
     return [
         *(run_id(folder), started[:19], *folder.absolute().parts[-3:], str(len(read))),
-        *(_range(read, metric) for metric in ("build", "size")),
         ", ".join(f"{name} {value}" for name, value in sorted(versions) if name != "framework") or "-",
-        _machine(read[0]),
     ]
-
-
-def _range(read: list[MeasuredPoint], metric: str) -> str:
-    values = sorted(found.value for m in read if (found := m.estimate(metric)))
-    return " to ".join(dict.fromkeys(figure_text(v) for v in values[:: max(len(values) - 1, 1)])) or "-"
-
-
-def _machine(m: MeasuredPoint) -> str:
-    memory = m.number("memory_bytes")
-    size = size_text(memory) if memory > 0 else ""
-    cores = f"{m.attrs['cores']} cores" if "cores" in m.attrs else ""
-    return ", ".join(filter(None, [str(m.attrs.get("cpu", "")), cores, size])) or "-"

@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import MISSING, asdict, dataclass, field, fields
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -96,13 +95,6 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
-def _is_utc(text: str) -> bool:
-    try:
-        return datetime.fromisoformat(text).utcoffset() == timedelta(0)
-    except ValueError:
-        return False
-
-
 def _is_name(text: str) -> bool:
     """Whether it can name a file or folder."""
     return name_problem(text, LONGEST_FOLDER) is None
@@ -124,7 +116,10 @@ _MUST_BE: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "fingerprint": ("16 hexadecimal digits", re.compile(r"[0-9a-f]{16}").fullmatch),
     "title": ("a title", len),
     "division": (" or ".join(DIVISIONS), DIVISIONS.__contains__),
-    "made": ("a time of UTC such as 2026-01-31T12:00:00+00:00", _is_utc),
+    "made": (
+        "a time of UTC such as 2026-01-31T12:00:00+00:00",
+        re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00").fullmatch,
+    ),
 }
 _PARTS = {"datasets": BundledDataset, "files": BundledFile}
 _OF_EARLIER = ("claims", "commit")  # versions
