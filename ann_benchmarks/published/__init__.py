@@ -81,7 +81,8 @@ class Published:
     def table(self, name: str, *columns: str) -> PublishedTable:
         """Return a table by its name or, without one, the first with these columns; UserError without any."""
         for table in self.tables:
-            if table.name == name if name else set(columns) <= set(table.columns):
+            fits = table.name == name if name else set(columns) <= set(table.columns)
+            if fits:
                 return table
         known = ", ".join(table.name for table in self.tables)
         what = f"'{name}': it has {known}" if name else f"with the columns {', '.join(columns)}"
