@@ -48,7 +48,7 @@ def main() -> int:
     names = [" ".join(side) for side in sides]
     is_decided = args.fail_if_slower is not None and compared.pairs
     verdict = conclusion(compared, criteria, args.fail_if_unsure) if is_decided else ""
-    print(render(compared, names, criteria, args.format, sys.stdout.isatty(), verdict), end="")
+    print(render(compared, names, criteria, args.format, verdict), end="")
     return ending(compared, criteria, args)
 
 

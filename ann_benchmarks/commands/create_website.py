@@ -1,6 +1,5 @@
 """Make a website of all results, or a table of submitted bundles: interactive pages that open from a file."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from ann_benchmarks.common.cli import Parser, path
@@ -36,15 +35,10 @@ def main() -> None:
         of_results |= {"--scatter": args.scatter, "--recompute": args.recompute}
         if unfit := [option for option, is_given in of_results.items() if is_given]:
             raise UserError(f"{unfit[0]} is for the site of results/; with --submissions, leave it out")
-        make_table(args.outputdir, args.submissions)
+        bundles, left_out = create_submissions_site(args.outputdir, args.submissions)
+        say(f"wrote {args.outputdir / 'index.html'} (bundles: {bundles})")
+        if left_out:
+            raise UserError(f"{counted(left_out, 'bundle')} left out: correct what the lines above name")
         return
     pages = create_website(args.outputdir, args.plottype, args.latex, args.scatter, args.recompute)
     print(f"wrote {args.outputdir / 'index.html'} (pages: {pages})")
-
-
-def make_table(folder: Path, submissions: Sequence[Path]) -> None:
-    """Make the table of bundles; UserError in the end if some were left out."""
-    bundles, left_out = create_submissions_site(folder, submissions)
-    say(f"wrote {folder / 'index.html'} (bundles: {bundles})")
-    if left_out:
-        raise UserError(f"{counted(left_out, 'bundle')} left out: correct what the lines above name")

@@ -28,11 +28,6 @@ from .verdicts import (
 
 FORMATS = ("table", "markdown", "json")
 MOST_LEFTOVERS = 5  # named without a partner
-RED, GREEN, PLAIN = "\033[31m", "\033[32m", "\033[0m"
-COLORS = {
-    **dict.fromkeys(("slower", "larger", "more"), RED),
-    **dict.fromkeys(("faster", "smaller", "fewer", "less"), GREEN),
-}
 SOURCES = {
     "repetitions": "the spread of repetitions",
     "pairs": "the spread of the ratios of repetitions that were measured in turn",
@@ -42,9 +37,7 @@ SOURCES = {
 }
 
 
-def grid(
-    form: str, head: Sequence[str], rows: Sequence[Sequence[str]], sides: str, colors: bool = False
-) -> Iterator[str]:
+def grid(form: str, head: Sequence[str], rows: Sequence[Sequence[str]], sides: str) -> Iterator[str]:
     """Yield the lines of a table, aligned or in Markdown; `sides` has an l or r for each column."""
     rows = [[clean_text(cell) for cell in row] for row in rows]
     if form == "markdown":
@@ -59,24 +52,17 @@ def grid(
     for line in lines:
         columns = zip(line, widths, sides, strict=True)
         texts = [cell.rjust(width) if side == "r" else cell.ljust(width) for cell, width, side in columns]
-        if colors:
-            texts = [f"{COLORS[c.strip(' ?')]}{c}{PLAIN}" if c.strip(" ?") in COLORS else c for c in texts]
         yield "  ".join(texts).rstrip()
 
 
 def render(
-    compared: SideBySide,
-    names: Sequence[str],
-    criteria: Criteria,
-    form: str,
-    colors: bool = False,
-    verdict: str = "",
+    compared: SideBySide, names: Sequence[str], criteria: Criteria, form: str, verdict: str = ""
 ) -> str:
     """Return the whole text; `names` are those of A and B, the verdict is that of --fail-if-slower."""
     if form == "json":
         content = {**_content(compared, names, criteria), **({"verdict": verdict} if verdict else {})}
         return json.dumps(content, indent=2, allow_nan=False) + "\n"
-    return headline(verdict, form) + "\n".join(_text(compared, names, criteria, form, colors)) + "\n"
+    return headline(verdict, form) + "\n".join(_text(compared, names, criteria, form)) + "\n"
 
 
 def headline(verdict: str, form: str) -> str:
@@ -85,9 +71,7 @@ def headline(verdict: str, form: str) -> str:
     return f"{mark}{verdict}{mark}\n\n" if verdict else ""
 
 
-def _text(
-    compared: SideBySide, names: Sequence[str], criteria: Criteria, form: str, colors: bool
-) -> Iterator[str]:
+def _text(compared: SideBySide, names: Sequence[str], criteria: Criteria, form: str) -> Iterator[str]:
     line_break = "  " * (form == "markdown")
     for name, side, number in zip("AB", names, compared.repetitions, strict=True):
         yield f"{name}: {clean_text(side)}{f' ({number} repetitions)' if number > 1 else ''}{line_break}"
@@ -104,12 +88,12 @@ def _text(
             for pair, d in compared.metrics[metric].points
         ]
         head = ["point", f"{METRICS[metric].title}: A", *judged, "recall"]
-        yield from ("", *grid(form, head, rows, "lrrrrlrl", colors))
+        yield from ("", *grid(form, head, rows, "lrrrrlrl"))
     rows = [
         [METRICS[name].title, *_cells(name, c.mean, criteria), _number(name, len(c.points))]
         for name, c in compared.metrics.items()
     ]
-    yield from ("", *grid(form, [ALL_POINTS, "A", *judged, "of"], rows, "lrrrrlrl", colors), "")
+    yield from ("", *grid(form, [ALL_POINTS, "A", *judged, "of"], rows, "lrrrrlrl"), "")
     if metric in compared.metrics:
         points = compared.metrics[metric].points
         if by := dict.fromkeys(SOURCES[d.by] for _, d in points if d.by):

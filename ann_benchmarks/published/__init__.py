@@ -163,12 +163,8 @@ class PublishedFile(YamlFile):
         root = self.content
         self.mapping((), root, "the file", KEYS, [key for key in KEYS if key not in OPTIONAL])
         label, source = (self.line((key,), root[key]) for key in ("label", "source"))
-        for key in ("hardware", "versions", "settings"):
-            self.mapping((key,), root.get(key, {}), "names with values")
-        for place, dataset in enumerate(self.checked(("datasets",), root["datasets"], list)):
-            self.mapping(("datasets", place), dataset, "a dataset (name: value)")
-        for place, note in enumerate(self.checked(("notes",), root.get("notes", []), list)):
-            self.line(("notes", place), note)
+        for key in ("hardware", "versions"):
+            self.mapping((key,), root[key], "names with values")
         self.mapping(("tables",), root["tables"], "tables by name")
         return Published(
             name=self.path.stem,

@@ -147,7 +147,7 @@ IN_WORDS = {
 }
 _PEOPLES_FOLDERS = "/home|/Users|/root|/var/tmp|/tmp|/dev/shm|/run/user|/mnt"
 PATH_START, PATH_END = r"(?<![\w.~\]-])", r"(?![\w-])"
-REST = r"(?:/[^\s\"'`<>|;,:()\[\]{}\\&?*$=]*)?"  # of a path
+REST = r"(?:/[^\s\"'`<>|;,:()\[\]{}\\&?*$=]*(?<![./]))?"  # of a path, without the dot of a sentence
 # A person's folder, whose name may have spaces where something below it follows.
 _HOME = r"/(?:home|Users)/(?:[^\s/\"'<>|:;,]+ ){1,3}[^\s/\"'<>|:;,]+(?=/)"
 BEFORE, AFTER = r"(?<![^\W_])", r"(?![^\W_])"  # a letter or digit makes it part of another word

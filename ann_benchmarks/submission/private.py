@@ -166,12 +166,9 @@ class Private:
             return match.group()
         before, found = match.string[match.start() : start], match.string[start:stop]
         after = match.string[stop : match.end()]
-        ending = re.search(r"[./]*$", found) if rule.kind == PATH else None
-        end = ending.group() if ending else ""
-        whole = found.removesuffix(end) if end else found
-        key = rule.kind, whole.lower() if rule.kind in (HOST, ADDRESS) else whole
+        key = rule.kind, found.lower() if rule.kind in (HOST, ADDRESS) else found
         number = self._numbers.setdefault(key, 1 + sum(kind == rule.kind for kind, _ in self._numbers))
-        return f"{before}[{rule.kind}-{number}]{end}{after}"
+        return f"{before}[{rule.kind}-{number}]{after}"
 
     def _rules_of(self, facts: Collection[OwnFact]) -> list[Rule | None]:
         of = {kind: [fact.text for fact in facts if fact.kind == kind] for kind in IN_WORDS}
