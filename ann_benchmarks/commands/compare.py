@@ -13,11 +13,11 @@ from pathlib import Path
 from ann_benchmarks.common.cli import Parser, path_or_pattern, read_by
 from ann_benchmarks.common.errors import UserError, shown
 from ann_benchmarks.common.numbers import read_number
-from ann_benchmarks.comparing.matching import SideBySide, compare
+from ann_benchmarks.comparing.matching import compare
 from ann_benchmarks.comparing.measurements import METRICS
 from ann_benchmarks.comparing.sides import estimate_at_recall, read_side
 from ann_benchmarks.comparing.tables import FORMATS, headline, list_runs, render
-from ann_benchmarks.comparing.verdicts import UNDECIDED, Criteria, conclusion, failures, percent, status
+from ann_benchmarks.comparing.verdicts import UNDECIDED, Criteria, conclusion, status
 from ann_benchmarks.results.file import RESULTS_FOLDER
 
 
@@ -49,22 +49,10 @@ def main() -> int:
     is_decided = args.fail_if_slower is not None and compared.pairs
     verdict = conclusion(compared, criteria, args.fail_if_unsure) if is_decided else ""
     print(render(compared, names, criteria, args.format, verdict), end="")
-    return ending(compared, criteria, args)
-
-
-def ending(compared: SideBySide, criteria: Criteria, args: argparse.Namespace) -> int:
-    """Say why it fails, and return the exit status."""
     if not compared.pairs:
         print("error: A and B have no point in common", file=sys.stderr)
         return UNDECIDED
-    if args.fail_if_slower is None:
-        return 0
-    for text in failures(compared, criteria):
-        print(f"failed: worse by more than {percent(args.fail_if_slower)}: {text}", file=sys.stderr)
-    result = status(compared, criteria, args.fail_if_unsure)
-    if result == UNDECIDED:
-        print("failed: cannot tell whether B is slower: see the warnings", file=sys.stderr)
-    return result
+    return 0 if args.fail_if_slower is None else status(compared, criteria, args.fail_if_unsure)
 
 
 def share(limits: str, fits: Callable[[float], bool]) -> Callable[[str], float]:

@@ -91,7 +91,7 @@ def report_arguments(experiment: Experiment, given: Sequence[str]) -> list[str]:
 
 
 def steps_to_build(steps: Sequence[Step]) -> Iterator[Step]:
-    """Give the steps with the options alone that say what to build, and say what is left out.
+    """Give the steps with the options alone that say what to build.
 
     A workload that writes has a table of its own, which it builds when it is measured.
     """
@@ -99,11 +99,7 @@ def steps_to_build(steps: Sequence[Step]) -> Iterator[Step]:
         if "--workload" in step.arguments and not step.skip:
             say(f"step {step.name}: nothing to build, because its workload builds a table of its own")
             continue
-        kept = remove_options(step.arguments, MEASURING_OPTIONS)
-        if len(kept) < len(step.arguments) and not step.skip:
-            names = dict.fromkeys(word for word in step.arguments if word in MEASURING_OPTIONS)
-            say(f"step {step.name}: {', '.join(names)} left out, because nothing is measured")
-        yield replace(step, arguments=kept)
+        yield replace(step, arguments=remove_options(step.arguments, MEASURING_OPTIONS))
 
 
 def command_of(step: Step, given: Sequence[str]) -> str:

@@ -117,17 +117,13 @@ def rows_where(table: PublishedTable, where: Mapping[str, Any]) -> list[Row]:
     """Return the rows whose columns have these values; UserError if no row has them."""
     table.check(*where)
     rows = list(table.rows)
-    conditions = []
     for column, value in where.items():
         values = value if isinstance(value, (list, tuple)) else [value]
-        conditions.append(f"{column} = {' or '.join(map(str, values))}")
         known = dict.fromkeys(str(row[column]) for row in rows)
         rows = [row for row in rows if row[column] in values or str(row[column]) in map(str, values)]
         if not rows:
-            raise UserError(
-                f"{table.place}: no row of '{table.name}' has {' and '.join(conditions)}:"
-                f" {column} is {', '.join(known)}"
-            )
+            wanted = f"{column} = {' or '.join(map(str, values))}: {column} is {', '.join(known)}"
+            raise UserError(f"{table.place}: no row of '{table.name}' has {wanted}")
     return rows
 
 
@@ -136,11 +132,8 @@ def pairs(table: PublishedTable, rows: Sequence[Row], x: str, y: str) -> list[tu
     known = sorted((row for row in rows if row[x] is not None and row[y] is not None), key=lambda row: row[x])
     for row, other in pairwise(known):
         if row[x] == other[x]:
-            differing = [name for name in table.columns if name not in (x, y) and row[name] != other[name]]
-            raise UserError(
-                f"{table.place}: several rows of '{table.name}' have {x} = {row[x]}: choose by"
-                f" {' or '.join(differing) or 'another column'} (where or by)"
-            )
+            problem = f"several rows of '{table.name}' have {x} = {row[x]}: choose by another column"
+            raise UserError(f"{table.place}: {problem} (where or by)")
     return [(float(row[x]), float(row[y])) for row in known]
 
 

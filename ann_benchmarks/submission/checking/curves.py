@@ -5,7 +5,6 @@ Each function yields the file that is wrong, and what is wrong with it.
 
 import json
 import math
-import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -178,11 +177,6 @@ def out_of_turn(points: Points) -> Problems:
             if (point.attrs.get(CHAIN), point.numbers(TURNS)) != (whole[CHAIN], whole[TURNS]):
                 had = f"{sum(point.numbers(TURNS)):g} turns ({CHAIN}, {TURNS})"
                 yield point.file, f"has the chain of a race with {had}, and there are {sum(whole[TURNS])}"
-        first, longest = race[0][0], len(whole[TURNS])
-        requested = re.match(r"(\d+) rounds", str(first.attrs.get("rounds_requested")))
-        is_whole = first.attrs.get("rounds_ended") == "rounds" and longest > 1
-        if requested and (longest > int(requested[1]) or (is_whole and longest < int(requested[1]))):
-            yield first.file, f"is of a race of {requested[0]}, which has {longest}"
 
 
 class Copies:
