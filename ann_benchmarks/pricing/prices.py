@@ -125,14 +125,13 @@ class Quote:
 
 @dataclass(frozen=True)
 class PriceList:
-    """Prices of one provider, as stated by a source at a date. A month has `hours`."""
+    """Prices of one provider, as stated by a source at a date."""
 
     path: Path
     label: str
     source: str
     date: str  # YYYY-MM-DD
     currency: str
-    hours: float
     instances: Sequence[Instance]
     storage: Sequence[Storage] = ()
     notes: Sequence[str] = ()
@@ -199,7 +198,6 @@ class PriceFile(YamlFile):
             source=self.line(("source",), root["source"]),
             date=self.date(("date",), root["date"]),
             currency=currency,
-            hours=hours,
             instances=[replace(one, vcpus=int(one.vcpus), price=one.price * times) for one in instances],
             storage=storage,
             notes=[self.line(("notes", place), note) for place, note in enumerate(notes)],

@@ -69,7 +69,11 @@ class Bundle:
                     f"the name of the dataset {name} says who or where you are: rename the dataset"
                 )
         for path in dict.fromkeys(paths):
-            self.names[path] = self._copied(path)
+            name = self.private.name(Path(RESULTS_FOLDER, *path.parts[-4:]).as_posix())
+            if (self.place / name).exists():
+                raise UserError(f"{path} and another result would be one file, {name}: leave one out")
+            copy_file(path, self.place / name, self.private)
+            self.names[path] = name
         truths = {dataset: Truths(dataset) for dataset in sorted({run.dataset for run in runs})}
         return (
             {run.path: self._same(run, truths[run.dataset]) for run in runs},
@@ -78,15 +82,6 @@ class Bundle:
                 for record in records
             },
         )
-
-    def _copied(self, path: Path) -> str:
-        name = self.private.name(Path(RESULTS_FOLDER, *path.parts[-4:]).as_posix())
-        if (self.place / name).exists():
-            raise UserError(
-                f"{path} and another result would be one file of the bundle, {name}: leave one out"
-            )
-        copy_file(path, self.place / name, self.private)
-        return name
 
     def _same(self, run: Run, truths: Truths) -> Run:
         """Return what the copy of a result says, at its original's path; UserError if its figures differ."""

@@ -6,7 +6,7 @@ import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import h5py
 
@@ -28,7 +28,7 @@ def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file's content as 64 hexadecimal digits; UserError if it is not a file."""
     digest = hashlib.sha256()
     try:
-        with opened(path) as file:
+        with open_regular(path, os.O_NOFOLLOW) as file:
             while block := file.read(_BLOCK):
                 digest.update(block)
     except (OSError, ValueError) as error:
@@ -66,14 +66,9 @@ def remove_brackets(name: str) -> str:
     return PLACEHOLDER.sub(r"\1", name)
 
 
-def opened(path: Path) -> IO[bytes]:
-    """Open a file to read its bytes, but follow no link."""
-    return open_regular(path, os.O_NOFOLLOW)
-
-
 def read_bytes(path: Path, most: int) -> bytes:
     """Return what a file holds; UserError beyond `most` bytes, OSError where it cannot be read."""
-    with opened(path) as file:
+    with open_regular(path, os.O_NOFOLLOW) as file:
         content = file.read(most + 1)
     if len(content) > most:
         raise UserError(f"has more than {most >> 20} MiB")
