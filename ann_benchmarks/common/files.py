@@ -75,7 +75,7 @@ def _abandoned(path: Path, what: str) -> list[Path]:
 def whole_folder(folder: Path, files_of: FilesOf, what: str, option: str) -> Iterator[Path]:
     """Yield an empty folder next to it, which takes the place of an older one if the block succeeds.
 
-    `files_of` says which files of a folder belong to a `what`, None where it is none; `option` is where the
+    `files_of` says which files of a folder belong to a `what`, None for other folders; `option` is where the
     user names another. UserError where other files are there, or nothing can be written.
     """
     folder = folder.resolve()

@@ -144,8 +144,10 @@ class PriceList:
         if not fitting:
             cpus = f"{needed.cpus} CPU{'s' * (needed.cpus > 1)}"
             raise UserError(f"no instance has {cpus} and {size_text(needed.memory)}")
-        disks = ((one, disk.volume(needed)) for one in fitting for disk in (one, *self.storage))
-        quotes = [Quote(one, volume) for one, volume in disks if volume is not None]
+        disks = (
+            (one, [one.volume(needed), *(each.volume(needed) for each in self.storage)]) for one in fitting
+        )
+        quotes = [Quote(one, volume) for one, volumes in disks for volume in volumes if volume is not None]
         if not quotes:
             speeds = [] if needed.iops is None else [f"{needed.iops:,} I/O operations/s"]
             if needed.megabytes_a_second is not None:
@@ -218,7 +220,7 @@ class PriceFile(YamlFile):
                 one: self.number((*where, one), value) for one, value in entry.items() if one != "name"
             }
             found[name] = kind(name=name, **values)
-        return [*found.values()]
+        return list(found.values())
 
     def number(self, where: Where, value: Any) -> float:
         """Return a number above 0, or 0 where nothing may be included."""

@@ -19,7 +19,7 @@ from ann_benchmarks.submission.bundle import Bundle, BundleRequest, bundle_files
 from ann_benchmarks.submission.checking.check import check_bundle
 from ann_benchmarks.submission.facts import facts_here
 from ann_benchmarks.submission.files import PRICES, REPORT
-from ann_benchmarks.submission.private import Private, facts_of_results
+from ann_benchmarks.submission.private import Private
 from ann_benchmarks.views.chosen import checked_target, explain_missing, readable_records
 
 from .content import Chapter, Finding, Report, is_named
@@ -177,8 +177,8 @@ def write_bundle(
         raise UserError("nothing to bundle: run run.py first")
     if report.costs is not None:
         request = replace(request, prices=report.costs.prices.path)
-    facts = [*facts_here(), *(fact for one in outcomes for fact in facts_of_results(one.attrs))]
-    private = Private(facts, [one.attrs for one in outcomes])
+    facts, attrs = facts_here(), [one.attrs for one in outcomes]
+    private = Private(facts, attrs)
     with whole_folder(request.folder, bundle_files, "bundle", "--bundle") as place:
         bundle = Bundle(place, private)
         runs, records = bundle.copy_results(
@@ -188,7 +188,7 @@ def write_bundle(
         copied = publishable(report, private, runs, records)
         write_report(copied, place / REPORT, target, has_data=False)
         bundle.finish(request, report.title, experiment, target, [*copied.runs, *copied.records])
-        findings = check_bundle(place, facts=facts).findings
+        findings = check_bundle(place, private=Private(facts, attrs, request.contact)).findings
         for leak in [one for one in findings.refused if one.rule == "private"]:
             raise UserError(
                 f"the bundle is not written: {leak.file} {leak.text}; take it out of what is bundled, or"

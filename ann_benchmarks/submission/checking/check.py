@@ -23,7 +23,7 @@ from ann_benchmarks.statistics.intervals import FEWEST_RUNS, interval_text
 
 from ..bundle import hdf5_content
 from ..contents import README, bundle_facts, claimed_points, dataset_lines, readme
-from ..facts import IN_WORDS, OwnFact
+from ..facts import IN_WORDS
 from ..files import MOST_TEXT_BYTES, REPORT, read_bytes, read_text
 from ..manifest import MANIFEST, Manifest
 from ..private import Private
@@ -54,10 +54,10 @@ class CheckedBundle:
     compared_with_data: bool = False
 
 
-def check_bundle(folder: Path, compares_data: bool = False, facts: Sequence[OwnFact] = ()) -> CheckedBundle:
+def check_bundle(folder: Path, compares_data: bool = False, private: Private | None = None) -> CheckedBundle:
     """Check a bundle; `compares_data` with the real vectors of its datasets.
 
-    `facts` are what to look for besides what is private by its form.
+    `private` replaces what to look for where more is known than forms show.
     """
     findings = Findings()
     opened = open_bundle(folder, findings)
@@ -73,7 +73,7 @@ def check_bundle(folder: Path, compares_data: bool = False, facts: Sequence[OwnF
         with findings.refusing(file, "readable"):
             records.append(read_record(folder / file))
     check_pages(opened)
-    private = Private(facts, [point.attrs for point in points], manifest.contact)
+    private = private or Private((), [point.attrs for point in points], manifest.contact)
     for file in (MANIFEST, *files):
         with findings.refusing(file, "private", "cannot be searched"):
             for kind, where in private_facts(folder, file, private):
