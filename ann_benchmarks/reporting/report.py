@@ -209,13 +209,13 @@ def warning_blocks(found: Iterable[tuple[str, list[str]]], results: int) -> list
 
 def reading_blocks(has_runs: bool, has_data: bool) -> list[Block]:
     """Return how to read the report, and which files lie next to it."""
-    files: Line = ["The same content is in ", Link("Markdown", MARKDOWN), " and ", Link("HTML", HTML), ". "]
-    data: Line = [
+    pages = ("The same content is in ", Link("Markdown", MARKDOWN), " and ", Link("HTML", HTML), ". ")
+    data = (
         *(Link(CSV, CSV), " holds everything known about each point, and "),
         *(Link(MARK_FILE, MARK_FILE), " holds that and the rest of the report."),
-    ]
+    )
     reading: list[Block] = [Paragraph(READING)] if has_runs else []
-    return [Heading(2, "How to read it"), *reading, Paragraph([*files, *(data if has_data else [])])]
+    return [Heading(2, "How to read it"), *reading, Paragraph([*pages, *(data if has_data else ())])]
 
 
 def report_files(folder: Path) -> set[str] | None:
