@@ -253,7 +253,7 @@ def detail_page(
 
 
 def page_styles(page: Page) -> dict[str, dict[str, Style]]:
-    """Return the styles of what curves of a page may be named by; reports of a dataset have the same colours."""
+    """Return the styles of what curves of a page may be named by; the colours are those of reports."""
     own = series_styles(run.series for run in page.runs)
     return {"series": own, "algorithm": own, "dataset": assign_styles(page.titles.values())}
 
