@@ -11,8 +11,9 @@ import pytest
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW, graph_bytes, index_bytes
 from ann_benchmarks.algorithms.postgres import catalog, servers
-from ann_benchmarks.algorithms.postgres.errors import PostgresError
+from ann_benchmarks.algorithms.postgres.errors import NotInstalledError, PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server
+from ann_benchmarks.algorithms.postgres.servers.extension import create_extension
 from ann_benchmarks.algorithms.postgres.servers.local import LocalServer
 from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 from ann_benchmarks.algorithms.postgres.settings import size_text
@@ -111,6 +112,13 @@ def test_a_user_who_owns_nothing_but_the_right_to_create(server: Server, monkeyp
         connection.execute("DROP SCHEMA IF EXISTS ann_benchmarks CASCADE")
         connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
         connection.execute("CREATE ROLE ordinary LOGIN")
+        (name,) = connection.execute(
+            "SELECT name FROM pg_available_extension_versions WHERE superuser AND NOT trusted"
+            " AND name NOT IN (SELECT extname FROM pg_extension) LIMIT 1"
+        ).fetchone()
+        connection.execute("SET ROLE ordinary")
+        with pytest.raises(NotInstalledError, match=f"may not create the extension '{name}'"):
+            create_extension(server, connection, name)
     monkeypatch.setattr(servers, "_current", None)
     monkeypatch.setenv("ANN_BENCHMARKS_PG_HOST", server.connection_parameters()["host"])
     monkeypatch.setenv("ANN_BENCHMARKS_PG_USER", "ordinary")

@@ -19,7 +19,7 @@ import pytest
 
 from ann_benchmarks.algorithms.pgvector_hnsw.module import PGVectorHNSW
 from ann_benchmarks.algorithms.postgres.environment import given_settings, server_kind
-from ann_benchmarks.algorithms.postgres.errors import FolderInUseError, PostgresError
+from ann_benchmarks.algorithms.postgres.errors import FolderInUseError, NotInstalledError, PostgresError
 from ann_benchmarks.algorithms.postgres.servers import Server, _make_server
 from ann_benchmarks.algorithms.postgres.servers.cluster import folder_beside
 from ann_benchmarks.algorithms.postgres.servers.installation import Installation
@@ -338,7 +338,7 @@ def test_a_library_that_somebody_elses_server_lacks_is_one_line(
     for name in ("host", "port", "user", "dbname"):
         monkeypatch.setenv(f"ANN_BENCHMARKS_PG_{name.upper()}", parameters[name])
     external = _make_server()
-    with pytest.raises(PostgresError, match="has to load 'vchord' when it starts: add it to shared_preload"):
+    with pytest.raises(NotInstalledError, match="has to load 'vchord' when it starts: add it to shared"):
         external.preload("vchord")
 
 

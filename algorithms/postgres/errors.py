@@ -11,7 +11,7 @@ class PostgresError(RuntimeError):
 
 
 class NotInstalledError(PostgresError):
-    """What can be installed is not: it is left out unless the user names it."""
+    """What can be installed is not, or not for this user: it is left out unless the user names it."""
 
     is_unavailable = True
 

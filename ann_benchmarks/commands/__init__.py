@@ -50,7 +50,7 @@ def _say(word: str) -> None:
         print(f"{PROGRAM} {VERSION}")
     elif word in ("-h", "--help"):
         print(f"usage: {PROGRAM} COMMAND [options]     {PROGRAM} COMMAND --help lists the options\n")
-        print(*(f"  {command.name:11}{command.purpose}" for command in COMMANDS), sep="\n")
+        print(*(f"  {command.name:12}{command.purpose}" for command in COMMANDS), sep="\n")
         print(f"\nExperiments, prices, templates and documentation: {shared('')}")
     else:
         known = [command.name for command in COMMANDS]

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 
 from ..environment import OTHER_FOLDER, PREFIX
-from ..errors import PostgresError, lacks_resources, message_of
+from ..errors import NotInstalledError, PostgresError, lacks_resources, message_of
 from ..settings import size_text
 from . import machine
 from .libpq import connect
@@ -84,14 +84,14 @@ class Server(ABC):
     def preload(self, library: str) -> None:
         """Make sure that the server loads a library when it starts, which some extensions demand.
 
-        Raises PostgresError where that is not ours to change; a server that hides the setting may do so.
+        Raises NotInstalledError where that is not ours to change; a server that hides the setting may do so.
         """
         with self.connect() as connection:
             row = connection.execute(
                 "SELECT setting FROM pg_settings WHERE name = 'shared_preload_libraries'"
             ).fetchone()
         if row is not None and library not in library_list(row[0]):
-            raise PostgresError(
+            raise NotInstalledError(
                 f"the server has to load '{library}' when it starts: "
                 f"add it to shared_preload_libraries (now '{row[0]}') and restart it"
             )

@@ -130,7 +130,7 @@ def create_extension(server: Server, connection: psycopg.Connection[Any], name: 
     created, offered, schema, is_usable = row
     if is_usable is False:
         user = connection.info.user
-        raise PostgresError(
+        raise NotInstalledError(
             f"the extension '{name}' is in the schema {schema}, which user '{user}' may not use: have a"
             f' superuser run GRANT USAGE ON SCHEMA {schema} TO "{user}"'
         )
@@ -142,7 +142,7 @@ def create_extension(server: Server, connection: psycopg.Connection[Any], name: 
         elif server.is_ours and created != offered:
             connection.execute(f"ALTER EXTENSION {name} UPDATE")
     except psycopg.errors.InsufficientPrivilege:
-        raise PostgresError(
+        raise NotInstalledError(
             f"this user may not create the extension '{name}': have a superuser run CREATE EXTENSION {name}"
         ) from None
     except psycopg.errors.InvalidParameterValue:
