@@ -51,6 +51,12 @@ window.setNumber = (i, value) => {
 """
 FRONTIER = "[data-chart=recall-time][data-points=frontier]"
 RAM = "[data-compare=ram][data-metric=qps]"
+# Names of indexes may be of any length; the other texts of a plot have room.
+IS_CUT = """(text) => {
+  if (text.previousElementSibling.matches('.guide')) return false;
+  const [one, all] = [text, text.closest('svg')].map((shape) => shape.getBoundingClientRect());
+  return one.left < all.left - 1 || one.right > all.right + 1;
+}"""
 EVERYTHING = f"[curvesOf('{FRONTIER}'), curvesOf('{RAM}'), rows()]"
 
 
@@ -85,11 +91,16 @@ def site(tmp_path_factory):
                         attrs |= {"algo": label, "build_arguments": '["euclidean", {"M": 16}]', **found}
                         arguments = f"ef={recall}"
                         make_result("d", folder_name, arguments, truth, recall, 1 / qps, **attrs)
-        for version in ("0.7.4", "0.8.1", "0.10.0"):
-            attrs = {"vector_version": version, "postgres_version": "18.1", "clients": 1}
+        versions = [("versions", version, "18.1") for version in ("0.7.4", "0.8.1", "0.10.0")]
+        for dataset, version, postgres in (
+            *versions,
+            ("servers", "0.7.4", "17.12"),
+            ("servers", "0.8.1", "18.1"),
+        ):
+            attrs = {"vector_version": version, "postgres_version": postgres, "clients": 1}
             name = f"pgvector_hnsw-{version}"
-            make_result("versions", name, "x", truth, 0.96, 1e-3, algo="pgvector_hnsw", **attrs)
-        make_truth("versions")
+            make_result(dataset, name, "x", truth, 0.96, 1e-3, algo="pgvector_hnsw", **attrs)
+            make_truth(dataset)
         truth = make_truth("few", queries=100)
         for ram in SIZES:
             label = f"ivf-c1-cgroup-sb256MB-ram{ram}"
@@ -271,6 +282,7 @@ def test_every_page_draws_without_errors_and_in_the_dark(browser, site):
         run("{ for (const d of $('details')) d.open = true; }")
         run("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50)))")
         assert run("$('.chart').every((c) => c.closest('[hidden]') || c.querySelector('.plot .mark'))")
+        assert run(f"$('.plot text').filter({IS_CUT}).map((text) => text.textContent)") == []
         assert not browser.errors
 
 

@@ -197,9 +197,9 @@ class Chart {
       this.svg.append(shape("line", { class: "grid", x1: at, x2: at, y1: top, y2: bottom }));
       const text = x.show(tick);
       const half = 3.4 * text.length;
-      if (at - half < free) continue;
-      free = at + half + 4;
-      const middle = Math.min(at, this.width - half);
+      const middle = Math.max(half, Math.min(at, this.width - half));
+      if (middle - half < free) continue;
+      free = middle + half + 4;
       this.svg.append(shape("text", { x: middle, y: bottom + 17, "text-anchor": "middle" }, text));
     }
     for (const tick of yTicks) {
