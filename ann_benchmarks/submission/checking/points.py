@@ -36,10 +36,6 @@ _NONE = np.empty(0)
 FOREIGN = f"has no series, seconds, truth or result_format {RESULT_FORMAT}, as of an earlier version"
 
 
-def _no_array() -> np.ndarray:
-    return _NONE
-
-
 @dataclass(frozen=True, eq=False)
 class CheckedPoint:
     """A result in a bundle, by the path of its `file` there, with its metrics by what is stored raw.
@@ -54,12 +50,12 @@ class CheckedPoint:
     attrs: Mapping[str, Any]
     facts: BundledDataset
     truth: Neighborhood
-    times: np.ndarray = field(default_factory=_no_array)
-    rows: np.ndarray = field(default_factory=_no_array)
-    distances: np.ndarray = field(default_factory=_no_array)
-    recalls: np.ndarray = field(default_factory=_no_array)
-    edges: np.ndarray = field(default_factory=_no_array)
-    counts: np.ndarray = field(default_factory=_no_array)
+    times: np.ndarray = field(default_factory=_NONE.copy)
+    rows: np.ndarray = field(default_factory=_NONE.copy)
+    distances: np.ndarray = field(default_factory=_NONE.copy)
+    recalls: np.ndarray = field(default_factory=_NONE.copy)
+    edges: np.ndarray = field(default_factory=_NONE.copy)
+    counts: np.ndarray = field(default_factory=_NONE.copy)
     twice: tuple[str, ...] = ()
     sampled: Mapping[str, float] | None = None
 
