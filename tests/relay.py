@@ -5,7 +5,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ class Relay:
     round_trips: int = 0
     stalls_at: bytes = b""  # what a client sends, and nothing after it on that connection; empty: all
     is_stalled: bool = False
+    counting: threading.Lock = field(default_factory=threading.Lock)  # each connection has threads of its own
 
     def connect(self, client: socket.socket, server: socket.socket) -> None:
         """Hand on between both, in two threads."""
@@ -38,10 +39,10 @@ class Relay:
         stalls = False
         with suppress(OSError):
             while data := client.recv(SOME):
-                self.received += len(data)
-                if answered.is_set():
-                    answered.clear()
-                    self.round_trips += 1
+                with self.counting:
+                    self.received += len(data)
+                    self.round_trips += answered.is_set()
+                answered.clear()
                 if self.stalls_at and self.stalls_at in data:
                     stalls = self.is_stalled = True
                 if not stalls:
@@ -52,7 +53,8 @@ class Relay:
         """Hand on what the server sends, which is counted before the client can have read it."""
         with suppress(OSError):
             while data := server.recv(SOME):
-                self.sent += len(data)
+                with self.counting:
+                    self.sent += len(data)
                 answered.set()
                 client.sendall(data)
         close(server, client)
