@@ -14,6 +14,7 @@ from ann_benchmarks.data.datasets.catalog import dataset_table
 from ann_benchmarks.data.datasets.filtering import FilterFiles, add_own_filters
 from ann_benchmarks.data.datasets.maintenance import verify_dataset
 from ann_benchmarks.data.datasets.own import OwnVectors, create_own
+from ann_benchmarks.data.filters import canonical_filter
 from ann_benchmarks.data.filters import truth as filter_truth
 from ann_benchmarks.data.filters.matching import Matcher
 from ann_benchmarks.data.filters.named import permuted, tenant_sizes
@@ -166,6 +167,11 @@ def test_a_set_that_cannot_be_had_is_refused(mine: str, filter: str, message: st
     assert not Path("data/mine.filters").exists()
 
 
+def test_a_set_has_one_name() -> None:
+    assert [canonical_filter(f"near:{text}") for text in (".10", "0.1", "1e-1")] == ["near:0.1"] * 3
+    assert canonical_filter("tenants:0100") == "tenants:100" and canonical_filter("mine") == "mine"
+
+
 # ---- files
 
 
@@ -312,6 +318,15 @@ def test_times_of_every_unit_are_the_same(mine: str, unit: str) -> None:
         for name in ("a", "b"):
             found = dataset.filter_set(name).filters[:2]
             assert [each.values for each in found] == [(-86_400_000_000,), (1_704_153_600_000_000,)]
+
+
+def test_times_before_1970_are_cut_to_the_microsecond_before(mine: str) -> None:
+    days = np.full(ROWS, -1, "datetime64[ns]")
+    np.save("days.npy", days[:QUERIES])
+    files = write_own(filters="a: [{column: day, operator: '=', values: days.npy}]", day=pa.array(days))
+    add_own_filters(mine, files, 20)
+    with get_dataset(mine)[0] as dataset:
+        assert dataset.filter_set("a").matches.tolist() == [ROWS] * QUERIES
 
 
 def test_a_search_that_was_interrupted_is_not_continued_for_other_queries(

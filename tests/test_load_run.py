@@ -6,6 +6,7 @@ All is measured on one server, whose indexes each run finds built.
 import json
 import math
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -301,6 +302,34 @@ def test_a_recall_that_is_not_reached_is_told(searched: Workspace):
         assert file.attrs["target_missed"] == 0.95
         assert file.attrs["target_value"] == 8
         assert "target_recall" not in file.attrs
+
+
+FAILING = """
+    def set_query_arguments(self, effort): self.effort = effort
+    def query(self, q, n):
+        if self.effort == 2: return 1 / 0
+        if self.effort == 3:
+            from ann_benchmarks.common.errors import UserError
+            raise UserError("three is too much")
+        return list(range(n))
+    def recover(self): pass
+    """
+
+
+def test_a_failed_point_leaves_a_log_where_there_is_more_to_say(workspace: Workspace):
+    workspace.add_plugin("failing", FAILING, {"args": [], "query_args": [[1, 2, 3, 4]]})
+    out = workspace.run("--warmup", "5")
+    assert out.returncode == 1
+    broken, too_much = (line for line in out.stderr.splitlines() if line.startswith("failed: "))
+    assert re.fullmatch(
+        r"failed: failing\(.*2\): ZeroDivisionError: division by zero \(see .*\.log\)", broken
+    )
+    assert re.fullmatch(r"failed: failing\(.*3\): three is too much", too_much)
+    log = Path(broken.rpartition("(see ")[2].rstrip(")"))
+    assert "ZeroDivisionError: division by zero" in log.read_text().splitlines()[0]
+    assert "in query" in log.read_text()
+    assert len(list(log.parent.iterdir())) == 1
+    assert [name.rpartition("/")[2] for name in workspace.results()] == ["1.hdf5", "4.hdf5"]
 
 
 def test_an_algorithm_that_does_not_say_what_to_search_is_told_so(workspace: Workspace):

@@ -27,7 +27,7 @@ from ann_benchmarks.views.facets import FACETS, panels
 from ann_benchmarks.views.figures import assign_styles, short_names
 from ann_benchmarks.views.points import Point, points_by_algorithm
 
-from .plotting_data import age, figure_of, make_result, make_truth, request_of
+from .plotting_data import age, draw_metrics, figure_of, make_result, make_truth, request_of
 from .programs import one_line
 from .report_data import make_run
 
@@ -168,6 +168,12 @@ def test_wide_bars_do_not_press_the_points_together(x_scale, y_scale):
 def test_a_bar_close_by_ends_within_the_picture(scale):
     points = [Point(0.5, 100.0, y_interval=Interval(96.0, 106.0)), Point(0.9, 10.0)]
     assert 106 < fitted_axes(points, "linear", scale).get_ylim()[1] < 130
+
+
+def test_points_found_for_several_recalls_share_one_mark(tmp_path):
+    points = [Point(0.99, 5.0, found_for=0.99), Point(0.9, 9.0, found_for=0.9), Point(0.8, 20.0)]
+    draw_metrics({"a": points}, View(), tmp_path / "a.svg")
+    assert "found for recall 0.9, 0.99" in texts(tmp_path / "a.svg")
 
 
 # --- throughput at a recall ---
