@@ -107,6 +107,7 @@ def test_the_points_of_a_few_jobs_are_in_a_table_with_recall_and_throughput():
         ["hnsw(100)", "0.9900", "310.2", "-", "-"],
     ]
     assert len(lines) == 3 + 2 and len(summary([JobOutcome(job, points=points[:1])])) == 2
+    assert summary([]) == []  # everything was finished before
     many = [replace(POINT, path=Path(f"{number}")) for number in range(MOST_POINTS + 1)]
     lines = summary([JobOutcome(job, points=many)])
     assert lines[0] == "all 41 points in a table: python report.py --dataset vectors" and len(lines) == 1 + 2

@@ -170,6 +170,8 @@ def summary(outcomes: Sequence[JobOutcome]) -> list[str]:
 
     Of many jobs, those of a definition are one row.
     """
+    if not outcomes:
+        return []
     if any(outcome.job.execution.build_only for outcome in outcomes):
         return _build_summary(outcomes)
     is_long = len(outcomes) > MOST_ROWS
