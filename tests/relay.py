@@ -1,4 +1,4 @@
-"""A server's socket once more, in a folder of its own: bytes and round trips are counted, and may stall."""
+"""A server's socket once more, in a folder of its own, which counts the bytes that the server sends."""
 
 import socket
 import tempfile
@@ -14,48 +14,29 @@ SOME = 1 << 16  # bytes at a time
 
 @dataclass
 class Relay:
-    """What hands on to a server, and back; `parameters` are libpq's for connections through it.
-
-    The counts are those of all connections. A round trip is something that a client sends after an answer.
-    """
+    """What hands on to a server, and back; `parameters` are libpq's for connections through it."""
 
     parameters: dict[str, Any]
-    received: int = 0  # bytes by clients
-    sent: int = 0  # bytes by the server
-    round_trips: int = 0
-    stalls_at: bytes = b""  # what a client sends, and nothing after it on that connection; empty: all
-    is_stalled: bool = False
+    sent: int = 0  # bytes by the server, over all connections
     counting: threading.Lock = field(default_factory=threading.Lock)  # each connection has threads of its own
 
     def connect(self, client: socket.socket, server: socket.socket) -> None:
         """Hand on between both, in two threads."""
-        answered = threading.Event()
-        answered.set()
         for hand in (self._hand_on, self._hand_back):
-            threading.Thread(target=hand, args=(client, server, answered), daemon=True).start()
+            threading.Thread(target=hand, args=(client, server), daemon=True).start()
 
-    def _hand_on(self, client: socket.socket, server: socket.socket, answered: threading.Event) -> None:
-        """Hand on what a client sends; a stall reads it, and lets nothing through."""
-        stalls = False
+    def _hand_on(self, client: socket.socket, server: socket.socket) -> None:
         with suppress(OSError):
             while data := client.recv(SOME):
-                with self.counting:
-                    self.received += len(data)
-                    self.round_trips += answered.is_set()
-                answered.clear()
-                if self.stalls_at and self.stalls_at in data:
-                    stalls = self.is_stalled = True
-                if not stalls:
-                    server.sendall(data)
+                server.sendall(data)
         close(server, client)
 
-    def _hand_back(self, client: socket.socket, server: socket.socket, answered: threading.Event) -> None:
+    def _hand_back(self, client: socket.socket, server: socket.socket) -> None:
         """Hand on what the server sends, which is counted before the client can have read it."""
         with suppress(OSError):
             while data := server.recv(SOME):
                 with self.counting:
                     self.sent += len(data)
-                answered.set()
                 client.sendall(data)
         close(server, client)
 
@@ -73,7 +54,7 @@ def relayed(parameters: dict[str, Any]) -> Iterator[Relay]:
     name = f".s.PGSQL.{parameters['port']}"
     with tempfile.TemporaryDirectory() as text, socket.socket(socket.AF_UNIX) as listener:
         folder = Path(text)
-        folder.chmod(0o755)  # a coordinator has an account of its own
+        folder.chmod(0o755)
         relay = Relay({**parameters, "host": str(folder)})
         listener.bind(str(folder / name))
         (folder / name).chmod(0o666)
