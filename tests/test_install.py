@@ -19,7 +19,7 @@ from ann_benchmarks.algorithms.postgres.servers.installation import Installation
 from ann_benchmarks.algorithms.postgres.servers.programs import embedded_installation
 from ann_benchmarks.algorithms.postgres.servers.releases import InstallableExtension
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.data.download import fetching
+from ann_benchmarks.data import download
 from ann_benchmarks.installing import local
 from ann_benchmarks.installing.main import main
 
@@ -305,7 +305,7 @@ def command(
         if name.startswith("ANN_BENCHMARKS_PG_") or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
     monkeypatch.setattr(releases, "embedded_installation", lambda: installation.folder)
-    monkeypatch.setattr(fetching, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(download, "FIRST_PAUSE", 0.001)
     server = FileServer()
     monkeypatch.setattr(local, "GITHUB", server.url("")[:-1])
     target = Thing.local_target()

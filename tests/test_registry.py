@@ -121,7 +121,7 @@ def test_parts_are_expanded_in_order() -> None:
         ("distance: ip\ntrain: [a.npy, 7]\ntest: b.npy", "d.yml:2: entry 2 must be a text"),
         ("distance: ip\ntrain: []\ntest: b.npy", "d.yml:2: train names no file"),
         ("distance: ip\ntrain: a.npy\ntest: [b.npy]", "d.yml:3: 'test' must be a text"),
-        ("distance: ip\ntrain: a.npy\ntest: b.npy\nsha256: abc", "d.yml:4: 'sha256' must be a mapping"),
+        ("distance: ip\ntrain: a.npy\ntest: b.npy\nfilters: abc", "d.yml:4: 'filters' must be a mapping"),
         ("", "d.yml: is empty; expected lines such as"),
         ("distance: ip\ntrain: 'p{0..999999999}.npy'\ntest: b.npy", "d.yml:2: train names more than 100,000"),
         ("distance: ip\ntrain: a.npy\ntest: b.npy\nfolder: ../..", "d.yml:4: folder has '/' in it"),

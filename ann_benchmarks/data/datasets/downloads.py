@@ -42,7 +42,7 @@ def get_parts(parts: Parts, data: Path, connections: int) -> None:
             assert parts.rows is not None and parts.dimension is not None
             size = big_ann_bytes(Path(address).suffix, parts.rows, parts.dimension)
             crop = _nameless(partial(_crop, parts))
-            file = replace(file, size=None, first_bytes=size, checksum="", finish=crop)
+            file = replace(file, size=None, first_bytes=size, finish=crop)
         files.append(file)
     if parts.test_rows() is None:
         files.append(_file(parts, parts.test, parts.place(parts.test, data), check))
@@ -72,7 +72,6 @@ def _file(parts: Parts, address: str, path: Path, check: Check) -> DownloadReque
         _mirrored(address, mirrored) if is_url(address) else address,
         path,
         parts.size_of(address),
-        checksum=parts.checksums.get(path.name, ""),
         finish=_nameless(check),
     )
 

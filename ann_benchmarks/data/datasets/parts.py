@@ -1,8 +1,8 @@
 """Datasets in files of their own for vectors, queries and neighbours: where they lie, and what they hold."""
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
@@ -65,7 +65,6 @@ class Parts:
     aliases: tuple[str, ...] = ()
     folder: str = ""
     whole_rows: int | None = None
-    checksums: Mapping[str, str] = field(default_factory=dict)
     filters: tuple[FilterSource, ...] = ()  # those that were published with it
 
     def place(self, address: str, data: Path = DATA_FOLDER) -> Path:

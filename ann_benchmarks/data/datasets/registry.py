@@ -64,7 +64,7 @@ _KEYS: dict[str, type] = {
     **dict.fromkeys(("distance", "test", "neighbors", "folder", "hdf5", "first_of"), str),
     **dict.fromkeys(("rows", "dimension", "queries"), int),
     **dict.fromkeys(("train", "aliases"), list),
-    **dict.fromkeys(("sha256", "md5", "generate", "filters"), dict),
+    **dict.fromkeys(("generate", "filters"), dict),
     "recompute_distances": bool,
 }
 _RANGE = re.compile(r"\{([0-9]{1,9})\.\.([0-9]{1,9})\}")
@@ -128,7 +128,6 @@ class DescriptionFile(YamlFile):
                 recompute_distances=content.get("recompute_distances", False),
                 generate=content.get("generate"),
             )
-        kinds = {kind: content.get(kind, {}) for kind in ("sha256", "md5")}
         train = content["train"]
         return Parts(
             name,
@@ -140,7 +139,6 @@ class DescriptionFile(YamlFile):
             aliases=names,
             folder=content.get("folder", name),
             whole_rows=whole,
-            checksums={file: f"{kind}:{text}" for kind in kinds for file, text in kinds[kind].items()},
             filters=tuple(
                 self._filter((*where, "filters", each), str(each), one)
                 for each, one in content.get("filters", {}).items()
