@@ -13,8 +13,8 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.monitoring import Monitor, machine, read_monitoring
 from ann_benchmarks.monitoring.monitor import MOST_SAMPLES, Recording, Sample, Stretch
 from ann_benchmarks.monitoring.stored import Monitored, group_writer, monitored
-from ann_benchmarks.reporting.facts import activity_table
 from ann_benchmarks.results.file import write_result
+from ann_benchmarks.views.monitoring import activity_table
 
 from .programs import until
 

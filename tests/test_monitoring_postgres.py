@@ -27,8 +27,9 @@ from ann_benchmarks.load.warmup import Warmup
 from ann_benchmarks.monitoring import Monitor, read_monitoring
 from ann_benchmarks.monitoring.monitor import Recording, Sample, Stretch
 from ann_benchmarks.monitoring.stored import monitored
-from ann_benchmarks.plotting.dashboard import choose_panels, draw_dashboard, split_parts
+from ann_benchmarks.plotting.chart import draw_chart
 from ann_benchmarks.results.file import read_result
+from ann_benchmarks.views.monitoring import monitoring_chart
 
 from .programs import events_of, until
 
@@ -245,7 +246,7 @@ def test_from_a_job_to_the_picture(run_plain, monkeypatch, capsys):
     plot(monkeypatch, "--monitoring", str(first))
     picture = first.with_name(f"{first.stem}-monitoring.png")
     assert capsys.readouterr().out == f"wrote {picture}\n"
-    assert 10_000 < picture.stat().st_size < 120_000
+    assert 10_000 < picture.stat().st_size < 250_000
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -271,14 +272,18 @@ def test_a_picture_of_an_hour_and_of_a_container(tmp_path):
         stretches.append(stretch)
     seen = monitored(Recording(stretches, facts={"in_container": True}))
     picture = tmp_path / "an_hour.png"
-    draw_dashboard(seen, picture, "$an_hour")
-    assert 10_000 < picture.stat().st_size < 120_000
-    titles = [panel.title for panel in choose_panels(seen) if panel.lines]
-    assert titles[0] == "CPU (of the whole host)"
-    assert "network of the container" in titles
-    assert [[phase for phase, _ in part] for part in split_parts(seen)] == [["load", "build"], ["measure"]]
+    chart = monitoring_chart(seen, "$an_hour")
+    draw_chart(chart, picture)
+    assert 10_000 < picture.stat().st_size < 250_000
+    assert chart.note == "CPU, memory and disks are those of the whole host"
+    titles = [panel.y.label for panel in chart.panels[::2]]
+    assert titles[:3] == ["CPU (%)", "Memory (GB)", "Network (MB/s)"]
+    assert [[name for *_, name in panel.bands] for panel in chart.panels[:2]] == [
+        ["load", "build"],
+        ["measure"],
+    ]
     with pytest.raises(UserError, match="its name must end in"):
-        draw_dashboard(seen, tmp_path / "an_hour.unknown", "")
+        draw_chart(chart, tmp_path / "an_hour.unknown")
 
 
 DISKS = ("nvme0n1", "sda", "sdb", "sdc")

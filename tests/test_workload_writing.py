@@ -28,7 +28,7 @@ from ann_benchmarks.measure.workloads import queries as querying
 from ann_benchmarks.measure.workloads.work import Work
 from ann_benchmarks.measure.workloads.workload import check_room, writing
 from ann_benchmarks.monitoring.stored import monitored_from
-from ann_benchmarks.plotting.dashboard import draw_monitoring
+from ann_benchmarks.plotting.draw import draw_monitoring
 from ann_benchmarks.plugin import Changes
 from ann_benchmarks.results.records import iter_record_paths, read_record
 from ann_benchmarks.run.console import Console

@@ -10,8 +10,7 @@ from dataclasses import fields
 
 from ann_benchmarks.common.cli import Parser, limit, number, path, positive_int
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.plotting.dashboard import draw_monitoring
-from ann_benchmarks.plotting.draw import MODES, PlotRequest, draw
+from ann_benchmarks.plotting.draw import MODES, PlotRequest, draw, draw_monitoring
 from ann_benchmarks.published import published_names
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, TARGET_RECALL, all_metrics
 from ann_benchmarks.views.curves import View

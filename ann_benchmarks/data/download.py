@@ -112,9 +112,8 @@ class Temporary(Exception):
 class FileTask:
     """A file on its way: the hidden file .NAME.partial, which one run at a time owns, and its journal.
 
-    `position`: the bytes that are there. `validator`: the server's name of the version; where it is empty,
-    nothing can be added later. `total`: the bytes of the server's file, if it says them. `hint` says what
-    else the user can do without the file.
+    `validator` is the server's name of the version, `total` its bytes; without the former, nothing can be added
+    later. `hint` says what else the user can do without the file.
     """
 
     _file: BinaryIO

@@ -73,7 +73,7 @@ def add_grid(axes: Axes) -> None:
 
 def shade(axes: Axes, bands: Sequence[tuple[float, float, str]]) -> None:
     """Draw bands over time, with their names above as far as there is room."""
-    free, whole = -math.inf, max((end for _, end, _ in bands), default=1.0)
+    free, whole = -math.inf, max((end for _, end, _ in bands), default=1.0) - min(bands, default=(0.0,))[0]
     for number, (start, end, name) in enumerate(bands):
         axes.axvspan(start, end, color=SHADES[number % 2], zorder=0, lw=0)
         axes.margins(x=0.01)

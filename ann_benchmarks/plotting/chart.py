@@ -41,6 +41,7 @@ ROLES: dict[str, dict[str, Any]] = {
     "sample": {"lw": 1.4, "marker": ".", "ms": 4},
     "faded": {"lw": 0, "ms": 4, "alpha": 0.3, "zorder": 1},
     "band": {"lw": 1.4, "marker": ""},
+    "thin": {"lw": 1.3, "marker": ""},
     "hollow": {"lw": 1.3, "mfc": "white", "mew": 1.2, "ms": 7, "zorder": 3},
     "hollow mark": {"lw": 0, "mfc": "white", "mew": 1.2, "ms": 7, "zorder": 3},
     "heading": {"ls": "", "marker": ""},
@@ -69,9 +70,12 @@ def draw_chart(chart: Chart, path: Path) -> None:
     grid = add_panels(figure, chart)
     entries: dict[tuple[str, str], Line2D] = {}
     for axes, panel in zip(grid, chart.panels, strict=True):
-        for entry, line in draw_curves(
-            axes, panel.curves, SHRUNK[min(chart.columns, len(SHRUNK)) - 1]
-        ).items():
+        found = draw_curves(axes, panel.curves, SHRUNK[min(chart.columns, len(SHRUNK)) - 1])
+        if chart.has_legends and found:
+            how = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "fontsize": 7, "handlelength": 1.4}
+            named_legend(axes, [*found.values()], [name for _, name in found], **how)
+            continue
+        for entry, line in found.items():
             entries.setdefault(entry, line)
     for name in "xy":
         pairs = list(zip(grid, chart.panels, strict=True))

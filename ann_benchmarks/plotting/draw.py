@@ -2,18 +2,21 @@
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import atomic_path
 from ann_benchmarks.common.text import warn
 from ann_benchmarks.data.datasets import canonical_name, make_truth_file
-from ann_benchmarks.results.file import iter_result_paths
+from ann_benchmarks.monitoring.stored import monitored_from, read_monitoring
+from ann_benchmarks.results.file import iter_result_paths, read_attributes
 from ann_benchmarks.results.measurement import has_mean_throughput
 from ann_benchmarks.results.metrics import QPS_AT_RECALL
+from ann_benchmarks.results.records import SUFFIX, read_record
 from ann_benchmarks.results.runs import Run, load_runs
 from ann_benchmarks.results.warnings import server_warnings
 from ann_benchmarks.statistics.percentiles import PERCENTILES, least_queries
@@ -23,6 +26,7 @@ from ann_benchmarks.views.facets import FACETS, NO_FACET, panels
 from ann_benchmarks.views.figures import curve_names, series_styles
 from ann_benchmarks.views.filter_chart import filter_chart
 from ann_benchmarks.views.filters import NO_DEFAULTS, filter_tables, view_filters
+from ann_benchmarks.views.monitoring import monitoring_chart
 from ann_benchmarks.views.parts import Part, Table, escaped, table_text
 from ann_benchmarks.views.points import points_by_algorithm
 from ann_benchmarks.views.published import read_points, read_tiers
@@ -223,6 +227,23 @@ MODES: dict[str, tuple[Callable[[PlotRequest, float], Drawing], str]] = {
     "tiers": (prepare_tiers, ""),
     "filters": (prepare_filters, "QPS and shares"),
 }
+
+
+def draw_monitoring(result: Path, output: Path | None) -> None:
+    """Draw what was sampled during a result; without `output`, next to its file. UserError if nothing was."""
+    what: Mapping[str, Any]
+    if result.name.endswith(SUFFIX):
+        record = read_record(result)
+        sampled, what = record.monitoring and monitored_from(record.monitoring), vars(record)
+    else:
+        sampled, what = read_monitoring(result), read_attributes(result)
+    if sampled is None:
+        raise UserError(f"nothing was sampled for {result}: measure it with run.py --force")
+    usual = result.with_name(f"{result.stem}-monitoring.png")
+    picture = picture_path(output, usual.name) if output else usual
+    title = f"{what.get('algo', '')} on {what.get('dataset', '')}"
+    draw_chart(monitoring_chart(sampled, title, what["name"]), picture)
+    print(f"wrote {picture}")
 
 
 def announce(choice: Choice, more: Iterable[str] = (), environments: bool = True) -> None:

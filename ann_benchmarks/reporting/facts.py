@@ -1,27 +1,25 @@
 """What was run, facts that all results share once and others by algorithm, and what the machine did then."""
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.names import natural_order
-from ann_benchmarks.common.numbers import MB, UNKNOWN, figure_text, size_text
+from ann_benchmarks.common.numbers import UNKNOWN, size_text
 from ann_benchmarks.common.text import from_json
 from ann_benchmarks.data.datasets import get_dataset, is_present
 from ann_benchmarks.fields.rows import FIELDS
-from ann_benchmarks.monitoring.stored import Monitored, read_monitoring
-from ann_benchmarks.plotting.dashboard import draw_dashboard, sampled_with
+from ann_benchmarks.monitoring.stored import Monitored, monitored_from, read_monitoring
+from ann_benchmarks.plotting.chart import draw_chart
 from ann_benchmarks.results.at_recall import may_reach
 from ann_benchmarks.results.attributes import version_names
 from ann_benchmarks.results.comparable import clients
 from ann_benchmarks.results.file import TRUTH_ATTRIBUTE
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run
-from ann_benchmarks.views.parts import Table, known_table
+from ann_benchmarks.views.monitoring import activity_table, monitoring_chart
+from ann_benchmarks.views.parts import Table
 
 from .content import Report, Shown
 from .document import Block, Heading, Listing, Paragraph, Picture
@@ -52,19 +50,6 @@ SETTINGS = "Settings other than PostgreSQL's defaults"
 BUFFERS = "shared_buffers"
 IN_BYTES = {"memory_bytes", "container_memory_bytes", "tier_bandwidth", BUFFERS}
 COMMAND = "command_line"
-# A column's heading, the counters that it adds up, and the unit that it writes them in.
-ACTIVITY = (
-    ("CPU (%)", r"machine\.cpu_percent", 1),
-    ("I/O wait (%)", r"machine\.iowait_percent", 1),
-    ("Read (MB/s)", r"disk\..*\.read_bytes", MB),
-    ("Written (MB/s)", r"disk\..*\.write_bytes", MB),
-    ("Blocks hit/s", r"postgresql\.blocks_hit", 1),
-    ("Blocks read/s", r"postgresql\.blocks_read", 1),
-    ("Sessions on a CPU", r"postgresql\.cpu_sessions", 1),
-    ("Waiting for I/O", r"postgresql\.io_sessions", 1),
-    ("For locks", r"postgresql\.(lw)?lock_sessions", 1),
-    ("For clients", r"postgresql\.client_sessions", 1),
-)
 
 Attributes = Mapping[str, Any]
 Fact = tuple[str, str]  # chapter and name
@@ -211,7 +196,7 @@ def dashboard_pictures(shown: Shown, most: int = DASHBOARDS) -> list[Block]:
     blocks: list[Block] = []
     for number, (sampled, name, done) in enumerate(find_samples(shown, most)):
         path = shown.file("dashboard", number)
-        draw_dashboard(sampled, path, name)
+        draw_chart(monitoring_chart(sampled, name), path)
         blocks.append(Picture(path.name, f"Machine and server while {name} was {done}."))
     return blocks
 
@@ -224,28 +209,6 @@ def activity_tables(shown: Shown, most: int = DASHBOARDS) -> list[Block]:
     ]
 
 
-def activity_table(sampled: Monitored, caption: str) -> Table:
-    """Return a row for each phase, in the order in which they began: its seconds, and the means."""
-    parts = {
-        phase: [where for name, where in sampled.stretches() if name == phase] for phase in sampled.phases
-    }
-    seconds = [sum(float(np.ptp(sampled.seconds[where])) for where in own) for own in parts.values()]
-    columns = {"Phase": list(parts), "Seconds": [figure_text(each) for each in seconds]}
-    for heading, pattern, unit in ACTIVITY:
-        if added := [column for name, column in sampled.columns.items() if re.fullmatch(pattern, name)]:
-            values = np.sum(added, axis=0) / unit
-            columns[heading] = [figure_text(_mean(sampled.seconds, values, own)) for own in parts.values()]
-    return known_table(columns, caption, ("Phase",))
-
-
-def _mean(seconds: np.ndarray, values: np.ndarray, parts: Sequence[slice]) -> float:
-    """Return the mean over time; a rate is that since the sample before. NaN where nothing is known."""
-    spans = np.concatenate([np.diff(seconds[where]) for where in parts])
-    after = np.concatenate([values[where][1:] for where in parts])
-    known = np.isfinite(after) & (spans > 0)
-    return float(np.average(after[known], weights=spans[known])) if known.any() else float("nan")
-
-
 def find_samples(shown: Shown, most: int) -> list[tuple[Monitored, str, str]]:
     """Return samples of a few results and workloads, with the name of each and what was done.
 
@@ -256,9 +219,7 @@ def find_samples(shown: Shown, most: int) -> list[tuple[Monitored, str, str]]:
         if (sampled := read_monitoring(run.path)) is not None:
             samples.append((sampled, f"{run.algorithm}: {run.parameters}", "measured"))
     for record in [record for record in shown.records if record.monitoring is not None][:most]:
-        sampled = sampled_with(record)
-        assert sampled is not None
-        samples.append((sampled, f"{record.algo}: {record.name}", "written to"))
+        samples.append((monitored_from(record.monitoring), f"{record.algo}: {record.name}", "written to"))
     if not samples:
         raise UserError("no result was monitored")
     return samples

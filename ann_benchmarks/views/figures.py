@@ -143,7 +143,8 @@ class Panel:
 class Chart:
     """Panels row by row below a title; `shared` names the axes, x and y, that all panels have in common.
 
-    `size` is that of a panel in inches. In a `grid`, columns share their x and rows their y.
+    `size` is that of a panel in inches. In a grid, columns share their x and rows their y. With `has_legends`
+    each panel has its own.
     """
 
     title: str
@@ -154,6 +155,7 @@ class Chart:
     note: str = ""
     size: tuple[float, float] | None = None
     is_grid: bool = False
+    has_legends: bool = False
 
     def renamed(self, names: Mapping[str, str]) -> "Chart":
         """Return the same chart with other names of curves, those that are in `names`."""
