@@ -1,7 +1,7 @@
 """Names of filter sets: a kind and a number, the same wherever they are made; other names are one's own.
 
 uniform:S   a range of a random column, S of the rows
-near:S      a stretch of the rows ordered by k-means that the query itself would be in
+near:S      a stretch of the rows, ordered so that near ones are close together, around the query
 far:S       such a stretch elsewhere
 labels:S    a label that about S of the rows have
 labels2:S   two labels that about S of the rows have both

@@ -1,9 +1,8 @@
 """A place for every row in an order in which near rows are close together, and stretches of it as filters.
 
-The order is that of the leaves of a tree of halves: each node splits a sample of the rows into two equal
-halves by 2-means, whose sides are told by the projection on the line between the two means. Of two halves,
-the one nearer to the node before comes first. The other rows go down the tree, and within a leaf they are
-ordered by one more projection, equal ones by row number.
+The order is that of the leaves of a tree of halves. All nodes of a level divide their rows at the median of
+one principal component of a sample, the first component first; within a leaf, rows are ordered by one more,
+equal ones by row number.
 
 Projections are rounded from float64 to float32. A row whose projection is within rounding of the median may
 still go the other way on a machine with another BLAS; what was computed once is therefore stored.
@@ -20,66 +19,42 @@ from .named import SyntheticSet, below
 
 SAMPLE = 2**15  # rows that the tree is made of, at most
 LEAF = 16  # of them in a leaf, at least
-_LOOKED_AT = 2**12  # rows of a node that take part in 2-means, at most
 _ITERATIONS = 4
-_STAGE = 6  # levels whose directions are one matrix product
 _BLOCK_BYTES = 2**25  # of float64
 _OTHERS = 32  # queries of which the farthest is another's opposite
 
 
 class PlaceTree:
-    """Directions and thresholds of a tree of halves; `unit` is whether only directions of vectors count."""
+    """Components and thresholds of a tree of halves; `unit` is whether only directions of vectors count."""
 
     def __init__(self, sample: np.ndarray, unit: bool) -> None:
         """Fit it to rows (n, dimension)."""
-        self._unit = unit
-        self._centre = np.zeros(sample.shape[1])
-        self._centre = self.moved(sample).mean(axis=0)
+        self._unit, vectors = unit, _seen(sample, unit)
+        self._centre = vectors.mean(axis=0)
+        vectors -= self._centre
+        levels, dimension = int(np.log2(max(len(sample) / LEAF, 1))) + 1, sample.shape[1]
+        components = np.random.RandomState(0).randn(dimension, min(levels, dimension))
+        for _ in range(_ITERATIONS):  # of subspaces: the first few need no whole decomposition
+            components = np.linalg.qr(vectors.T @ (vectors @ components))[0]
+        self._components = components[:, np.arange(levels) % dimension]
         self._thresholds: list[np.ndarray] = []
-        self._directions: list[np.ndarray] = []
-        vectors = self.moved(sample)
+        scores = self._scores(sample)
         nodes = [np.arange(len(sample))]
-        while True:
-            self._directions.append(_directions(vectors, nodes))
-            if len(nodes[0]) < 2 * LEAF:
-                return
-            halves: list[np.ndarray] = []
-            thresholds = np.empty(len(nodes), np.float32)
-            for number, rows in enumerate(nodes):
-                scores = (vectors[rows] @ self._directions[-1][number]).astype(np.float32)
-                order = np.argsort(scores, kind="stable")
-                half = len(rows) // 2
-                thresholds[number] = scores[order[half]]
-                halves += [rows[order[:half]], rows[order[half:]]]
-            self._thresholds.append(thresholds)
-            nodes = halves
+        for level in range(levels - 1):
+            orders = [rows[np.argsort(scores[rows, level], kind="stable")] for rows in nodes]
+            self._thresholds.append(np.array([scores[rows[len(rows) // 2], level] for rows in orders]))
+            nodes = [half for rows in orders for half in np.split(rows, [len(rows) // 2])]
 
-    def moved(self, vectors: np.ndarray) -> np.ndarray:
-        """Return vectors about the middle of the sample, float64."""
-        return _seen(vectors, self._unit) - self._centre
+    def _scores(self, vectors: np.ndarray) -> np.ndarray:
+        """Return the projections on the component of each level, (n, levels) float32."""
+        return ((_seen(vectors, self._unit) - self._centre) @ self._components).astype(np.float32)
 
     def keys(self, vectors: np.ndarray) -> np.ndarray:
         """Return a uint64 for each row, in whose order their places are: the leaf, then the projection."""
-        moved, levels = self.moved(vectors), len(self._directions)
-        node = np.zeros(len(moved), np.int64)
-        score = np.zeros(len(moved), np.float32)
-        for first in range(0, levels, _STAGE):
-            stage = range(first, min(first + _STAGE, levels))
-            for top in np.unique(node):
-                rows = np.flatnonzero(node == top)
-                below_top = [slice(top << number, (top + 1) << number) for number in range(len(stage))]
-                parts = [self._directions[level][part] for level, part in zip(stage, below_top, strict=True)]
-                scores = (moved[rows] @ np.concatenate(parts).T).astype(np.float32)
-                at, column = np.full(len(rows), top), 0
-                for level, part in zip(stage, below_top, strict=True):
-                    own = scores[np.arange(len(rows)), column + at - part.start]
-                    if level == levels - 1:
-                        score[rows] = own
-                        break
-                    at = 2 * at + (own >= self._thresholds[level][at])
-                    column += part.stop - part.start
-                node[rows] = at
-        return (node.astype(np.uint64) << np.uint64(32)) | _ordered_bits(score)
+        scores, node = self._scores(vectors), np.zeros(len(vectors), np.int64)
+        for level, thresholds in enumerate(self._thresholds):
+            node = 2 * node + (scores[:, level] >= thresholds[node])
+        return (node.astype(np.uint64) << np.uint64(32)) | _ordered_bits(scores[:, -1])
 
 
 class Places(NamedTuple):
@@ -137,31 +112,6 @@ def _far(starts: np.ndarray, queries: np.ndarray, rows: int, length: int) -> np.
         better = (distance > farthest) & (np.abs(starts - starts[other]) >= length)
         found[better], farthest[better] = starts[other][better], distance[better]
     return found
-
-
-def _directions(vectors: np.ndarray, nodes: list[np.ndarray]) -> np.ndarray:
-    """Return the line between the two means of each node, pointing from the node before to the one after."""
-    means = np.stack([vectors[rows].mean(axis=0) for rows in nodes])
-    before, after = np.concatenate((means[:1], means[:-1])), np.concatenate((means[1:], means[-1:]))
-    found = np.empty_like(means)
-    for number, rows in enumerate(nodes):
-        step = max(1, len(rows) // _LOOKED_AT)
-        direction = _subtract_means(vectors[rows[::step]], means[number])
-        found[number] = -direction if direction @ (after[number] - before[number]) < 0 else direction
-    return found
-
-
-def _subtract_means(vectors: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Return the difference of the means of two equal halves, as 2-means has them after a few rounds."""
-    one = vectors[np.argmax(_squares(vectors - mean))]
-    direction: np.ndarray = vectors[np.argmax(_squares(vectors - one))] - one
-    for _ in range(_ITERATIONS):
-        order = np.argsort((vectors @ direction).astype(np.float32), kind="stable")
-        half = len(order) // 2
-        if not half:
-            break
-        direction = vectors[order[half:]].mean(axis=0) - vectors[order[:half]].mean(axis=0)
-    return direction
 
 
 def _seen(vectors: np.ndarray, unit: bool) -> np.ndarray:
