@@ -291,19 +291,6 @@ def test_a_kind_takes_only_the_results_that_it_is_to():
         assert {row[0] for row in table.rows} == names
 
 
-def test_a_machine_that_was_slower_is_seen_by_the_cpu_of_a_query():
-    def took(count, milliseconds, read=0.0, **more):
-        cpu = {"server_cpu_seconds_per_query": milliseconds / 1e3, "index_blocks_read_per_query": read}
-        return make_run("hnsw", clients=count, **cpu, **more)
-
-    found = dict(warnings_of([took(1, 0.64), took(2, 0.44), took(4, 0.5), took(8, 0.45)]))
-    text = "a query took 1.455 times the CPU time that it took with more clients: the machine was slower,"
-    (warning,) = [text for text in found if "CPU time that it took" in text]
-    assert warning.startswith(text) and found[warning] == ["hnsw-c1: hnsw(ef=1)"]
-    for others in ([took(2, 0.6)], [took(2, 0.44, read=5.0)], [took(2, 0.44, name="hnsw(ef=2)")]):
-        assert not [text for text in dict(warnings_of([took(1, 0.64), *others])) if "CPU time" in text]
-
-
 def test_warnings_name_the_results():
     runs = [
         make_run("a", index_reused=True, tier="t", tier_ram=100, tier_available=104),

@@ -95,12 +95,6 @@ class UnderFilter:
                 nearest.setdefault(run.series.family, run)
         return dict(sorted(nearest.items()))
 
-    def lacking(self, name: str) -> str:
-        """Say what a strategy that reaches not both is short of at best: R recall, C completeness."""
-        metrics = self.missed[name].metrics
-        short = {"R": metrics["recall"] < self.compared.target, "C": metrics["completeness"] < COMPLETE}
-        return "".join(letter for letter, is_short in short.items() if is_short) or "RC"
-
     @cached_property
     def defaults(self) -> dict[str, Run]:
         """The result of each strategy at default settings; of several indexes, that of the best recall."""

@@ -2,34 +2,24 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
-from ann_benchmarks.common.numbers import counted, figure_text
+from ann_benchmarks.common.numbers import counted
 
-from .comparable import clients
 from .environment import fact_words
-from .remarks import ADVICE, AGAIN, CARE, CHECK, MOST_OTHERS, Remark, stored_remarks
+from .remarks import ADVICE, CARE, CHECK, MOST_OTHERS, Remark, stored_remarks
 from .runs import LeftOut, Run
 
-SLOWER = 1.25  # times the CPU for a query, from which on it is told
 MOST_NAMED = 3  # results that are named by a warning
 FIGURE = re.compile(r"(?<![A-Za-z])\d[\d.,]*")  # not that of p99
 MACHINE = ("cpu", "cores", "memory_bytes", "kernel")
-SLOW_TEXT = (
-    "a query took {} times the CPU time that it took with more clients: the machine was slower, or others"
-    " used it; measure again (--force) before comparing"
-)
 
 
 def warnings_of(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     """Return each warning with the names of the results that it concerns."""
     found: list[tuple[str, str]] = []
-    slower = slower_times(runs)
-    for place, run in enumerate(runs):
-        texts = [*stored_remarks(run.attrs)]
-        if place in slower:
-            texts.append(Remark(SLOW_TEXT.format(figure_text(slower[place])), advice=AGAIN))
-        found += [(text, f"{run.algorithm}: {run.parameters}") for text in dict.fromkeys(texts)]
+    for run in runs:
+        texts = dict.fromkeys(stored_remarks(run.attrs))
+        found += [(text, f"{run.algorithm}: {run.parameters}") for text in texts]
     return [*gathered(found), *((text, []) for text in common_warnings(runs))]
 
 
@@ -73,29 +63,6 @@ def left_out_warnings(left_out: LeftOut) -> Iterator[tuple[str, list[str]]]:
         reasons.setdefault(str(error).removeprefix(f"{path} "), []).append("/".join(path.parts[-2:]))
     for reason, names in reasons.items():
         yield Remark(f"left out of all that follows: {reason}", advice=CHECK), names
-
-
-def slower_times(runs: Sequence[Run]) -> dict[int, float]:
-    """Return which results took how many times the CPU for a query that the same took with more clients.
-
-    More clients share caches and cores, so that a query takes more CPU and not less. Only results whose
-    blocks are all in memory are looked at, and one server's times as it counts them.
-    """
-    same: dict[tuple[Any, ...], list[tuple[int, float, int]]] = {}
-    for place, run in enumerate(runs):
-        cpu, read = (
-            run.attrs.get(f"{name}_per_query") for name in ("server_cpu_seconds", "index_blocks_read")
-        )
-        if isinstance(cpu, float) and cpu > 0 and isinstance(read, (int, float)) and read < 1:
-            key = (run.dataset, run.count, run.series.family, run.parameters, run.attrs.get("tier"))
-            same.setdefault(key, []).append((clients(run), cpu, place))
-    found = {}
-    for group in same.values():
-        for number, cpu, place in group:
-            others = [other for more, other, _ in group if more > number]
-            if others and cpu > SLOWER * min(others):
-                found[place] = cpu / min(others)
-    return found
 
 
 def server_warnings(runs: Iterable[Run]) -> Iterator[str]:
