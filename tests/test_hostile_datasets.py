@@ -38,7 +38,6 @@ from .vector_files import (
     write_hdf5,
     write_npy,
     write_parquet,
-    write_texmex,
 )
 
 pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("empty_folder")]
@@ -56,8 +55,6 @@ WRITERS: dict[str, Callable[[], Path]] = {
     "fbin": lambda: write_big_ann(Path("v.fbin"), GOOD),
     "u8bin": lambda: write_big_ann(Path("v.u8bin"), GOOD.astype(np.uint8)),
     "i8bin": lambda: write_big_ann(Path("v.i8bin"), GOOD.astype(np.int8)),
-    "fvecs": lambda: write_texmex(Path("v.fvecs"), GOOD),
-    "bvecs": lambda: write_texmex(Path("v.bvecs"), GOOD.astype(np.uint8)),
 }
 NUMBERS = (0, 1, 5, 7, 2**31 - 1, 2**31, 2**32 - 1)
 
@@ -136,7 +133,6 @@ def array_cases() -> Iterator[tuple[str, Make]]:
         array = GOOD.copy()
         array[17, 3] = wrong
         yield f"npy with {kind}", lambda a=array: write_npy(Path("v.npy"), a)
-        yield f"fvecs with {kind}", lambda a=array: write_texmex(Path("v.fvecs"), a)
         yield f"parquet with {kind}", lambda a=array: write_parquet(Path("v.parquet"), lists(a))
         yield f"hdf5 with {kind}", lambda a=array: write_chunked(Path("v.hdf5"), a)
     yield "npy beyond float32", lambda: write_npy(Path("v.npy"), GOOD.astype("f8") * 1e300)

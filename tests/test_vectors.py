@@ -27,7 +27,7 @@ from ann_benchmarks.data.vectors.parquet import parquet_ids
 from ann_benchmarks.data.vectors.rows import ArrayRows
 
 from .programs import ROOT
-from .vector_files import BYTES, FORMATS, VECTORS, lists, write_npy, write_parquet, write_texmex
+from .vector_files import BYTES, FORMATS, VECTORS, lists, write_big_ann, write_npy, write_parquet
 
 
 @pytest.fixture(params=FORMATS)
@@ -304,7 +304,7 @@ def test_a_row_group_is_never_in_memory(tmp_path: Path) -> None:
 def test_sources_are_found(tmp_path: Path) -> None:
     odd = tmp_path / "a*b:c.npy"  # a name that looks like a pattern and a key is still a name
     equal(open_source(str(write_npy(odd, VECTORS)))[:], VECTORS)
-    equal(open_source(str(write_texmex(tmp_path / "v.FVECS", VECTORS)))[:], VECTORS)
+    equal(open_source(str(write_big_ann(tmp_path / "v.FBIN", VECTORS)))[:], VECTORS)
     (tmp_path / ".hidden_1.npy").write_bytes(b"unfinished")
     write_npy(tmp_path / "x_2.npy", VECTORS[:3])
     write_npy(tmp_path / "x_10.npy", VECTORS[3:])

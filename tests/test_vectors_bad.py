@@ -21,7 +21,6 @@ from .vector_files import (
     write_hdf5,
     write_npy,
     write_parquet,
-    write_texmex,
 )
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
@@ -36,14 +35,6 @@ def cut(path: Path, size: int) -> Path:
 def added(path: Path, data: bytes) -> Path:
     path.write_bytes(path.read_bytes() + data)
     return path
-
-
-def texmex_changing(row: int, dimension: int) -> Path:
-    """Write fvecs; one row, and those after it, have another dimension."""
-    first = write_texmex(Path("a.fvecs"), VECTORS[:row]).read_bytes()
-    other = write_texmex(Path("b.fvecs"), np.ones((1000 - row, dimension), np.float32)).read_bytes()
-    Path("v.fvecs").write_bytes(first + other)
-    return Path("v.fvecs")
 
 
 def uneven(row: int, value: object) -> Path:
@@ -66,7 +57,7 @@ def npy_bytes(text: str) -> Path:
 
 
 V = VECTORS
-NPY, FBIN, FVECS = Path("v.npy"), Path("v.fbin"), Path("v.fvecs")
+NPY, FBIN = Path("v.npy"), Path("v.fbin")
 
 WRONG: dict[str, tuple[Callable[[], Path | str], str]] = {
     "npy magic": (lambda: write_big_ann(NPY, V), r"cannot read v\.npy: the magic string is not correct"),
@@ -102,22 +93,6 @@ WRONG: dict[str, tuple[Callable[[], Path | str], str]] = {
     "fbin of zeros": (
         lambda: cut(added(write_big_ann(FBIN, V[:0, :0]), bytes(9)), 17),
         r"v\.fbin: .*0 rows of 0",
-    ),
-    "fvecs cut": (
-        lambda: cut(write_texmex(FVECS, V), -5),
-        r"v\.fvecs: its 51,995 bytes are not whole rows of 12 numbers, 52 bytes each",
-    ),
-    "fvecs dimension": (
-        lambda: texmex_changing(421, 13),
-        r"v\.fvecs: its .* bytes are not whole rows",
-    ),
-    "fvecs dimension, as if whole": (  # 2 rows of 12 are as long as 1 of 25: the file's length says nothing
-        lambda: texmex_changing(500, 25),
-        r"v\.fvecs row 500 \(from 0\) says that it has 25 numbers",
-    ),
-    "fvecs magic": (
-        lambda: cut(write_texmex(FVECS, V), 3),
-        r"v\.fvecs: it does not begin with the dimension",
     ),
     "hdf5 magic": (lambda: write_npy(Path("v.hdf5"), V), r"cannot read v\.hdf5: .*"),
     "hdf5 cut": (lambda: cut(write_hdf5(Path("v.hdf5"), a=V), 9000), r"cannot read v\.hdf5: .*truncated"),
@@ -179,7 +154,7 @@ def test_a_bad_file_is_one_line(wrong: str) -> None:
         read_all(source)
 
 
-@pytest.mark.parametrize(("form", "row"), [("npy", 205), ("fbin", 208), ("fvecs", 192)])
+@pytest.mark.parametrize(("form", "row"), [("npy", 205), ("fbin", 208)])
 def test_a_file_that_becomes_shorter(form: str, row: int, tmp_path: Path) -> None:
     path, _ = FORMATS[form](tmp_path)
     rows = open_rows(path)
@@ -225,7 +200,6 @@ TRUTH: dict[str, Callable[[], Path]] = {
     "big-ann": lambda: truth("t.bin", IDS, DISTANCES),
     "big-ann without suffix": lambda: truth("t", IDS, DISTANCES),
     "big-ann ids only": lambda: truth("t.ibin", IDS),
-    "ivecs": lambda: write_texmex(Path("t.ivecs"), IDS),
     "npy": lambda: write_npy(Path("t.npy"), IDS),
     "hdf5": lambda: write_hdf5(Path("t.hdf5"), neighbors=IDS, distances=DISTANCES, train=V),
     "hdf5 ids only": lambda: write_hdf5(Path("t.hdf5"), neighbors=IDS),

@@ -36,12 +36,6 @@ def write_big_ann(path: Path, vectors: np.ndarray) -> Path:
     return path
 
 
-def write_texmex(path: Path, vectors: np.ndarray) -> Path:
-    prefix = np.full((len(vectors), 1), vectors.shape[1], "<i4").view(np.uint8)
-    path.write_bytes(np.hstack((prefix, vectors.view(np.uint8))).tobytes())
-    return path
-
-
 def lists(vectors: np.ndarray, kind: str = "list") -> pa.Array:
     values, width = pa.array(vectors.ravel()), vectors.shape[1]
     if kind == "fixed":
@@ -75,9 +69,6 @@ FORMATS = {
     "cropped": lambda at: (write_big_ann(at / "v.1B.fbin.crop_nb_1000", VECTORS), VECTORS),
     "u8bin": lambda at: (write_big_ann(at / "v.u8bin", BYTES.view("u1")), BYTES.view("u1")),
     "i8bin": lambda at: (write_big_ann(at / "v.i8bin", BYTES), BYTES),
-    "fvecs": lambda at: (write_texmex(at / "v.fvecs", VECTORS), VECTORS),
-    "bvecs": lambda at: (write_texmex(at / "v.bvecs", BYTES.view("u1")), BYTES.view("u1")),
-    "ivecs": lambda at: (write_texmex(at / "v.ivecs", BYTES.astype("i4")), BYTES.astype("i4")),
     "parquet": lambda at: (write_parquet(at / "v.parquet", lists(VECTORS)), VECTORS),
     "parquet float64": lambda at: (
         write_parquet(at / "v.parquet", lists(VECTORS.astype("f8"))), VECTORS.astype("f8"),

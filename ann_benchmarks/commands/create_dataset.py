@@ -61,7 +61,7 @@ def parse_arguments() -> argparse.Namespace:
         "--train",
         metavar="FILE",
         type=path_or_pattern,
-        help="NPY, HDF5, Parquet, fbin, u8bin, i8bin, fvecs or bvecs; FILE:KEY names an array or column in"
+        help="NPY, HDF5, Parquet, fbin, u8bin or i8bin; FILE:KEY names an array or column in"
         " it, a folder or 'part_*.npy' several files",
     )
     add_table_options(own)

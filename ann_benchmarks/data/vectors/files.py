@@ -1,4 +1,4 @@
-"""Vectors that lie row by row in a file: NPY, HDF5, the big-ann formats, and fvecs, bvecs and ivecs."""
+"""Vectors that lie row by row in a file: NPY, HDF5 and the big-ann formats."""
 
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.hdf5 import is_plain, lacking, open_hdf5_file
 
 from .reading import choose, read_at, reading, require_vectors, row_range
-from .rows import BLOCK_BYTES, Rows
-
-PREFIX = 4  # bytes of the dimension before each row of fvecs, bvecs and ivecs, an int32
+from .rows import Rows
 
 
 class FlatRows(Rows):
@@ -32,18 +30,14 @@ class FlatRows(Rows):
 
     def read(self, start: int, stop: int) -> np.ndarray:
         rows = np.empty((stop - start, self.shape[1]), self._stored)
-        self._fill(rows, start, stop)
-        return rows if self._stored.isnative else rows.byteswap(inplace=True).view(self.dtype)
-
-    def _fill(self, array: np.ndarray, start: int, stop: int) -> None:
-        """Read the bytes of these rows."""
         with reading(row_range(self.label, start, stop)):
-            got = read_at(self.paths[0], array, self._offset + start * self._row_bytes) if array.nbytes else 0
-        if got < array.nbytes:
+            got = read_at(self.paths[0], rows, self._offset + start * self._row_bytes) if rows.nbytes else 0
+        if got < rows.nbytes:
             raise UserError(
                 f"cannot read {self.row_name(start + got // self._row_bytes)}: the file ends before it, "
                 f"though it had {len(self):,} rows when it was opened; fetch or write it again"
             )
+        return rows if self._stored.isnative else rows.byteswap(inplace=True).view(self.dtype)
 
     def mapped(self) -> np.ndarray | None:
         """Return a copy-on-write map; a read-only one where the file is larger than the OS grants memory."""
@@ -67,48 +61,6 @@ class FlatRows(Rows):
                 f"{self.dtype}, {promised:,} bytes, but the file has {size:,}, which end in row {whole} "
                 "(from 0); fetch or write it again"
             )
-
-
-class TexmexRows(FlatRows):
-    """Rows that each have their dimension before them, the same in all."""
-
-    def __init__(self, path: Path, dtype: str) -> None:
-        with reading(path):
-            first, size = np.fromfile(path, "<i4", 1), path.stat().st_size
-        if not len(first) or first[0] <= 0:
-            raise UserError(
-                f"cannot read {path}: it does not begin with the dimension of row 0; is it whole?"
-            )
-        dimension = int(first[0])
-        row_bytes = PREFIX + dimension * np.dtype(dtype).itemsize
-        if size % row_bytes:
-            raise UserError(
-                f"cannot read {path}: its {size:,} bytes are not whole rows of {dimension} numbers,"
-                f" {row_bytes:,} bytes each; every vector must have the same length, or fetch it again"
-            )
-        super().__init__(path, str(path), 0, (size // row_bytes, dimension), dtype)
-        self._row_bytes = row_bytes
-
-    def read(self, start: int, stop: int) -> np.ndarray:
-        rows = np.empty((stop - start, self.shape[1]), self._stored)
-        size = max(1, BLOCK_BYTES // self._row_bytes)
-        for first in range(start, stop, size):
-            last = min(first + size, stop)
-            raw = np.empty((last - first, self._row_bytes), np.uint8)
-            self._fill(raw, first, last)
-            prefixes = raw[:, :PREFIX].copy().view("<i4")[:, 0]
-            wrong = prefixes != self.shape[1]
-            if wrong.any():
-                row = int(np.argmax(wrong))
-                raise UserError(
-                    f"{self.row_name(first + row)} says that it has {prefixes[row]} numbers where row 0 has"
-                    f" {self.shape[1]}; every vector must have the same length"
-                )
-            rows[first - start : last - start] = raw[:, PREFIX:].view(self._stored)
-        return rows.astype(self.dtype, copy=False)
-
-    def mapped(self) -> None:
-        """Return None: the prefixes lie between the rows."""
 
 
 class ChunkedRows(Rows):

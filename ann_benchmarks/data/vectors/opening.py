@@ -10,7 +10,7 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.files import require_file
 from ann_benchmarks.common.names import matching, natural_order
 
-from .files import TexmexRows, open_big_ann, open_hdf5, open_npy
+from .files import open_big_ann, open_hdf5, open_npy
 from .reading import format_suffix, reading
 from .rows import JoinedRows, Rows
 
@@ -33,7 +33,6 @@ def cast(rows: Rows, start: int, block: np.ndarray, stored: np.dtype) -> np.ndar
 
 # Some of big-ann-benchmarks' files of floats are called .bin.
 BIG_ANN_TYPES = {".fbin": "<f4", ".u8bin": "u1", ".i8bin": "i1", ".bin": "<f4"}
-TEXMEX_TYPES = {".fvecs": "<f4", ".bvecs": "u1", ".ivecs": "<i4"}
 
 
 def big_ann_bytes(suffix: str, rows: int, dimension: int) -> int:
@@ -56,9 +55,8 @@ _KEYED: dict[str, Callable[[Path, str], Rows]] = {
 _SINGLE: dict[str, Callable[[Path], Rows]] = {
     ".npy": open_npy,
     **{suffix: partial(open_big_ann, dtype=dtype) for suffix, dtype in BIG_ANN_TYPES.items()},
-    **{suffix: partial(TexmexRows, dtype=dtype) for suffix, dtype in TEXMEX_TYPES.items()},
 }
-_SUFFIXES = (".npy", *_KEYED, *BIG_ANN_TYPES, *TEXMEX_TYPES)
+_SUFFIXES = (".npy", *_KEYED, *BIG_ANN_TYPES)
 FORMATS = f"{', '.join(_SUFFIXES[:-1])} or {_SUFFIXES[-1]}"
 
 
@@ -122,7 +120,7 @@ def _files_in(folder: Path) -> list[Path]:
 def read_neighbors(path: Path) -> np.ndarray:
     """Read ids (queries, k), int64.
 
-    From .npy, .ivecs, HDF5 (`neighbors`), Parquet (`neighbors_id`, in the order of its column `id` if there
+    From .npy, HDF5 (`neighbors`), Parquet (`neighbors_id`, in the order of its column `id` if there
     is one), else the big-ann layout: header, int32 ids, float32 distances or nothing. -1 stands for no row.
     """
     require_file(path, "give the path of a file of neighbours")
@@ -133,8 +131,7 @@ def read_neighbors(path: Path) -> np.ndarray:
         return _plausible(path, read_parquet_neighbors(path))
     if suffix in (".hdf5", ".h5"):
         return _plausible(path, open_rows(path, "neighbors")[:])
-    is_array = suffix in (".npy", ".ivecs")
-    return _plausible(path, open_rows(path)[:] if is_array else _read_big_ann(path))
+    return _plausible(path, open_rows(path)[:] if suffix == ".npy" else _read_big_ann(path))
 
 
 def _plausible(path: Path, ids: np.ndarray) -> np.ndarray:
