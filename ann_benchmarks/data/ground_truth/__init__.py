@@ -13,7 +13,7 @@ The work: each thread takes the next block of rows, multiplies it with a group o
 product with one limit a query, the k-th smallest upper bound so far, on the processor or on a GPU
 (devices.py), which keeps a span's rows if they fit. After the first few blocks almost nothing passes, so
 that the product takes most of the time. A span (span.py) ends with float64 distances for the few rows left.
-Spans are merged and saved (truth.py), and may be searched by the workers of a cluster (cluster.py).
+Spans are merged, saved, and may be searched by the workers of a cluster (truth.py).
 
 Memory for 10,000 queries and k = 1,000: below 1 GB, whatever the number of rows; mostly candidates (16 bytes
 for each of 2 k a query) and what is found (16 bytes for each of k a query, twice while spans are merged).
