@@ -148,8 +148,8 @@ def test_distances_of_published_neighbours_are_computed_once(server: FileServer)
 def test_the_list_says_what_is_there(server: FileServer) -> None:
     get_dataset("first200")[0].close()
     lines = {line.split()[0]: line.split()[1:] for line in dataset_table().splitlines() if line}
-    assert lines["first200"][:5] == ["200", "6", "euclidean", "4.8", "kB"] and lines["first200"][-1] == "yes"
-    assert lines["whole"] == ["500", "6", "euclidean", "12", "kB", *lines["whole"][5:7], "partly"]
+    assert lines["first200"][:5] == ["200", "6", "euclidean", "0.00459", "MB"] and lines["first200"][-1] == "yes"
+    assert lines["whole"] == ["500", "6", "euclidean", "0.0115", "MB", "partly"]
     assert lines["parts"] == ["-", "6", "ip", "-"]
     assert lines["other"] == ["names:", "whole-l2", "=", "whole"]
 

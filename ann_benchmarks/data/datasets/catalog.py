@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ann_benchmarks.common.errors import UserError, nearest, shown
 from ann_benchmarks.common.names import checked_name
+from ann_benchmarks.common.numbers import UNKNOWN, size_text
 from ann_benchmarks.common.text import clean_text
 
 from . import generated
@@ -19,7 +20,7 @@ from .registry import Entry, SingleFile, aliases, find_entry, read_description, 
 from .samples import SAMPLE_OF, sample_name, sampled, write_sample
 from .truth_check import check_path
 
-_HEAD = ("name", "rows", "dimensions", "metric", "size", "on disk", "present")
+_HEAD = ("name", "rows", "dimensions", "metric", "size", "present")
 
 
 def dataset_path(name: str) -> Path:
@@ -220,11 +221,11 @@ def datasets_json() -> str:
 
 
 def dataset_table() -> str:
-    """One line a dataset: name, rows, dimension, metric, bytes in all and here; '-' is not known yet."""
+    """One line a dataset: name, rows, dimension, metric, size of the vectors; '-' is not known yet."""
     rows = [_HEAD, *(_line(name) for name in dataset_names())]
-    rows += [(pattern, "any", "any", "any", "", "", "") for pattern in generated.PATTERNS]
+    rows += [(pattern, "any", "any", "any", "", "") for pattern in generated.PATTERNS]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD) - 1)]
-    line = "  ".join(f"{{:{side}{width}}}" for side, width in zip("<>><>>", widths, strict=True)) + "  {}"
+    line = "  ".join(f"{{:{side}{width}}}" for side, width in zip("<>><>", widths, strict=True)) + "  {}"
     others = [f"{alias} = {name}" for alias, name in sorted(aliases().items())]
     table = [line.format(*row).rstrip() for row in rows]
     table += ["", "other names: " + ", ".join(others)]
@@ -240,55 +241,33 @@ def dataset_table() -> str:
 
 
 def _line(name: str) -> tuple[str, ...]:
-    paths = [dataset_path(name)]
-    entry, is_there = None, False
+    entry, complete = None, ""
+    files = [dataset_path(name)]
     try:
         entry = described(name)
         if (found := entry_of(name)) is not None:
-            paths = found.files()
-        is_there = is_present(name)
-        if is_there:
+            files = found.files()
+        if is_present(name):
             with get_dataset(name)[0] as dataset:
                 shape = f"{dataset.rows:,}", f"{dataset.attrs['dimension']:,}", dataset.attrs["distance"]
                 complete = "yes" if dataset.has_truth() else "yes, without true neighbours"
+        elif entry is not None:
+            known = [UNKNOWN if number is None else f"{number:,}" for number in (entry.rows, entry.dimension)]
+            shape = known[0], known[1], entry.distance
         else:
-            shape, complete = _expected(entry), ""
+            shape = UNKNOWN, UNKNOWN, UNKNOWN
     except UserError:
-        shape, complete = ("damaged", "-", "-"), "yes"
-    here = sum(_bytes_of(path) for path in paths)
-    if here and not is_there:
+        shape, complete = ("damaged", UNKNOWN, UNKNOWN), "yes"
+    if not complete and any(path.exists() for path in files):
         complete = "partly"
-    return name, *shape, _size(entry), _format_bytes(here) if here else "", complete
-
-
-def _expected(entry: Entry | None) -> tuple[str, str, str]:
-    if entry is None:
-        return "-", "-", "-"
-    known = [f"{number:,}" if number is not None else "-" for number in (entry.rows, entry.dimension)]
-    return known[0], known[1], entry.distance
+    return name, *shape, _size(entry), complete
 
 
 def _size(entry: Entry | None) -> str:
-    """Bytes of the vectors: what a format with fixed sizes takes, else about what float32 takes."""
+    """Write the size of the vectors: what a format with fixed sizes takes, else about what float32 takes."""
     if entry is None or entry.rows is None or entry.dimension is None or entry.distance == "jaccard":
-        return "-"
+        return UNKNOWN
     published = entry.size_of(entry.train[0]) if isinstance(entry, Parts) else None
     if published is None:
-        return f"~{_format_bytes(entry.rows * entry.dimension * (1 if entry.distance == 'hamming' else 4))}"
-    return _format_bytes(published * entry.rows // (getattr(entry, "whole_rows", None) or entry.rows))
-
-
-def _bytes_of(path: Path) -> int:
-    """Bytes on disk of a file, or of what has arrived of it."""
-    for candidate in (path, path.with_name(f".{path.name}.partial")):
-        if candidate.exists():
-            return candidate.stat().st_blocks * 512
-    return 0
-
-
-def _format_bytes(size: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 999.5:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} TB"
+        return f"~{size_text(entry.rows * entry.dimension * (1 if entry.distance == 'hamming' else 4))}"
+    return size_text(published * entry.rows // (getattr(entry, "whole_rows", None) or entry.rows))
