@@ -113,12 +113,6 @@ def parse_arguments() -> argparse.Namespace:
         default="cpu",
         help="gpu: find exact neighbours on a GPU, with PyTorch; same result, sooner (default %(default)s)",
     )
-    parser.add_argument(
-        "--connections",
-        type=positive_int,
-        default=4,
-        help="connections for downloads (default %(default)s)",
-    )
     parser.add_argument("--json", action="store_true", help="with --list: as JSON")
     parser.add_argument("--force", action="store_true", help="replace what exists")
     args = parser.parse_args()
@@ -188,7 +182,7 @@ def main() -> int:
     elif args.ground_truth is not None:
         print(find_truth(args.ground_truth, args.neighbors, args.scheduler, args.force))
     elif args.name is None:
-        get(args.dataset, args.connections, args.force)
+        get(args.dataset, args.force)
     elif args.from_postgres:
         with copied_vectors(args, args.name):
             create(args)
@@ -244,7 +238,7 @@ def describe_filters(name: str, filters: list[str]) -> None:
     say(f"use run.py --dataset {name} --filter {','.join(filters)}")
 
 
-def get(name: str, connections: int, force: bool) -> None:
+def get(name: str, force: bool) -> None:
     """Make or download a registered dataset."""
     name = canonical_name(name)
     if is_present(name):
@@ -256,7 +250,7 @@ def get(name: str, connections: int, force: bool) -> None:
                 f"the files of {name} are there; delete those that are to be downloaded again"
                 f" (--verify {name} says what is wrong with them)"
             )
-    make_dataset(name, connections)
+    make_dataset(name)
     ready(name)
 
 

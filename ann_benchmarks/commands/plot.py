@@ -72,7 +72,6 @@ def main() -> None:
         metavar="RECALL",
         help=f"the recall for the metric {QPS_AT_RECALL}, --tiers and --filters (default {TARGET_RECALL})",
     )
-    add("--no-intervals", action="store_true", help="leave out the 95%% intervals")
     add("--recompute", action="store_true", help="do not use cached metrics")
     add("--tiers", action="store_true", help="QPS and p99 by available RAM, and a table next to the picture")
     add(
@@ -99,7 +98,7 @@ def main() -> None:
     view = View(args.x_axis, args.y_axis, args.x_scale, args.y_scale, args.raw)
     names = {field.name for field in fields(PlotRequest)} & vars(args).keys()
     options = {name: getattr(args, name) for name in names}
-    request = PlotRequest(view=view, intervals=not args.no_intervals, **options)
+    request = PlotRequest(view=view, **options)
     modes = [name for name in MODES if name and getattr(args, name)]
     if len(modes) > 1:
         raise UserError(f"--{modes[0]} and --{modes[1]} have a picture each: leave out one of them")

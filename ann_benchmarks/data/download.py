@@ -17,6 +17,7 @@ from tqdm import tqdm
 from ann_benchmarks.common.errors import UserError, one_line
 from ann_benchmarks.common.files import disk_errors, require_space, sync_folder, unfinished_file
 
+CONNECTIONS = 4  # at the same time
 ATTEMPTS = 5  # in a row that bring nothing new
 FIRST_PAUSE = 1.0  # seconds before the second attempt; doubled for each one after
 LONGEST_PAUSE = 60.0  # seconds that a server may make us wait
@@ -55,7 +56,7 @@ class DownloadRequest:
         return self.path.with_name(f".{self.path.name}.partial.json")
 
 
-def fetch(files: Sequence[DownloadRequest], connections: int = 4, hint: str = "") -> None:
+def fetch(files: Sequence[DownloadRequest], hint: str = "") -> None:
     """Download every file that is not there yet; each has its name when it is whole, or not at all.
 
     Each connection takes the next file. What has arrived stays next to it, for the next call to go on from.
@@ -69,11 +70,11 @@ def fetch(files: Sequence[DownloadRequest], connections: int = 4, hint: str = ""
     print(f"downloading {missing[0].url}{others}", file=sys.stderr)
     name = missing[0].path.name if len(missing) == 1 else f"{len(missing):,} files"
     with tqdm(desc=name, total=None, unit="B", unit_scale=True, delay=1, disable=None) as bar:
-        _carry_out([FileTask(file, hint, bar) for file in missing], connections)
+        _carry_out([FileTask(file, hint, bar) for file in missing])
 
 
-def _carry_out(tasks: list["FileTask"], connections: int) -> None:
-    """Have all tasks done by as many connections; when one fails, an event ends the others."""
+def _carry_out(tasks: list["FileTask"]) -> None:
+    """Have all tasks done; when one fails, an event ends the others."""
     outcomes: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
     stop, waiting = threading.Event(), iter(tasks)  # the next task is for the thread that is free
 
@@ -88,7 +89,7 @@ def _carry_out(tasks: list["FileTask"], connections: int) -> None:
             outcomes.put(error)
 
     # Nobody waits long for a thread that a server keeps waiting.
-    threads = [threading.Thread(target=work, daemon=True) for _ in tasks[:connections]]
+    threads = [threading.Thread(target=work, daemon=True) for _ in tasks[:CONNECTIONS]]
     try:
         for thread in threads:
             thread.start()
@@ -112,8 +113,7 @@ class Temporary(Exception):
 class FileTask:
     """A file on its way: the hidden file .NAME.partial, which one run at a time owns, and its journal.
 
-    `validator` is the server's name of the version, `total` its bytes; without the former, nothing can be added
-    later. `hint` says what else the user can do without the file.
+    Without a `validator`, the server's name of the version, nothing can be added later.
     """
 
     _file: BinaryIO

@@ -53,7 +53,6 @@ class PlotRequest:
     view: View = field(default_factory=View)
     batch: bool = False
     recompute: bool = False
-    intervals: bool = True
     target_recall: float | None = None
     published: str | None = None
     series: Sequence[str] = ()
@@ -135,10 +134,7 @@ def prepare_metrics(request: PlotRequest, target: float) -> Drawing:
     if at_target:
         check_reached(runs, target)
     parts = panels(runs, facet) if request.facet else {"": runs}
-    points_by_part = {
-        name: points_by_algorithm(part, view.x, view.y, target, request.intervals)
-        for name, part in parts.items()
-    }
+    points_by_part = {name: points_by_algorithm(part, view.x, view.y, target) for name, part in parts.items()}
     drawn = {name: series for name, series in points_by_part.items() if series}
     if {"qps", QPS_AT_RECALL} & {*view.metrics} and len({has_mean_throughput(run.attrs) for run in runs}) > 1:
         warn("files of ann-benchmarks state only the throughput of the best run: compare by -y qps-best")
@@ -180,7 +176,7 @@ def prepare_tiers(request: PlotRequest, target: float) -> Drawing:
             " run run.py --tiers, such as --tiers mini"
         )
     check_reached([found.run for found in on_tiers], target)
-    lines = tier_lines(on_tiers, target, request.intervals)
+    lines = tier_lines(on_tiers, target)
     if not lines:
         raise UserError("nothing to plot: the results on tiers have neither QPS nor latency")
     if others:
@@ -192,7 +188,7 @@ def prepare_tiers(request: PlotRequest, target: float) -> Drawing:
     chart = tier_chart(lines, title, whole_machine(on_tiers), others, styles)
     chart = chart.renamed(curve_names(one.run.series for one in on_tiers))
     said = f"points: {sum(len(line.panels['qps']) for line in lines)}, lines: {len(lines)}"
-    return Drawing(title, partial(draw_chart, chart), said, tier_tables(on_tiers, target, request.intervals))
+    return Drawing(title, partial(draw_chart, chart), said, tier_tables(on_tiers, target))
 
 
 def prepare_filters(request: PlotRequest, target: float) -> Drawing:
@@ -216,9 +212,9 @@ def prepare_filters(request: PlotRequest, target: float) -> Drawing:
     styles, title = series_styles(run.series for run in runs), request.title(target, view.choice.load)
     points = sum(len(one.standings) for one in view.sets)
     said = f"points: {points}, strategies: {len(names)}, filters: {len(view.sets)}"
-    chart = filter_chart(view, title, styles, request.intervals)
+    chart = filter_chart(view, title, styles)
     chart = chart.renamed(curve_names(run.series for run in runs))
-    return Drawing(title, partial(draw_chart, chart), said, filter_tables(view, request.intervals))
+    return Drawing(title, partial(draw_chart, chart), said, filter_tables(view))
 
 
 # What prepares a picture and, if nothing published can be laid over it, the figures that it shows.

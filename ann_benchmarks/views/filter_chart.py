@@ -77,18 +77,16 @@ def filter_columns(view: FilterView) -> list[FilterColumn]:
     return [*columns, *([FilterColumn(heading or single[0].kind, single, True)] if single else [])]
 
 
-def filter_chart(view: FilterView, title: str, styles: Mapping[str, Style], intervals: bool = True) -> Chart:
+def filter_chart(view: FilterView, title: str, styles: Mapping[str, Style]) -> Chart:
     """Return throughput at the recall and the completeness above what defaults return, if that is known."""
 
     def speeds(one: UnderFilter) -> dict[str, Point]:
         reaching = {name: at for name, at in one.standings.items() if drawable(1.0, at.qps)}
-        return {
-            name: Point(0, at.qps, None, at.interval if intervals else None) for name, at in reaching.items()
-        }
+        return {name: Point(0, at.qps, None, at.interval) for name, at in reaching.items()}
 
     def shares(metric: str, one: UnderFilter) -> dict[str, Point]:
         return {
-            name: Point(0, run.metrics[metric], None, interval(run, metric) if intervals else None)
+            name: Point(0, run.metrics[metric], None, interval(run, metric))
             for name, run in one.defaults.items()
         }
 
@@ -105,7 +103,7 @@ def filter_chart(view: FilterView, title: str, styles: Mapping[str, Style], inte
         ]
         share = Axis("Share at defaults", "linear", limits=SHARES)
         below.append(Panel(returned, column.x, share, absent="" if returned else NO_DEFAULTS))
-    notes = [f"QPS at {view.required}: {MISSED}", DEFAULT_TEXT * view.has_defaults, BARS * intervals]
+    notes = [f"QPS at {view.required}: {MISSED}", DEFAULT_TEXT * view.has_defaults, BARS]
     return Chart(
         title,
         named_once([*above, *below] if view.has_defaults else above),

@@ -108,11 +108,11 @@ def fastest_text(known: Sequence[FastestStrategy]) -> str:
 # Tables.
 
 
-def filter_tables(view: FilterView, intervals: bool = True) -> list[Part]:
+def filter_tables(view: FilterView) -> list[Part]:
     """Return for each kind of filter a row for each strategy under each of its sets, and notes."""
     parts: list[Part] = []
     for kind, sets in view.kinds.items():
-        rows = [row for one in sets for row in strategy_rows(one, view.fastest[one.name], intervals)]
+        rows = [row for one in sets for row in strategy_rows(one, view.fastest[one.name])]
         columns = {name: [row[name] for row in rows] for name in COLUMNS}
         parts.append(known_table(columns, f"{kind}: at {view.required}", WORDS & columns.keys()))
     notes = {
@@ -123,14 +123,14 @@ def filter_tables(view: FilterView, intervals: bool = True) -> list[Part]:
     return [*parts, *(text for text, is_needed in notes.items() if is_needed)]
 
 
-def strategy_rows(one: UnderFilter, fastest: FastestStrategy, intervals: bool) -> Iterator[dict[str, str]]:
+def strategy_rows(one: UnderFilter, fastest: FastestStrategy) -> Iterator[dict[str, str]]:
     """Yield a row for each strategy: the fastest first, then those that do not reach the recall."""
     p99 = all_metrics["p99"]
 
     def figure(run: Run | None, metric: str, write: Callable[[float], str]) -> str:
         if run is None:
             return UNKNOWN
-        return write(run.metrics[metric]) + interval_text(interval(run, metric) if intervals else None, write)
+        return write(run.metrics[metric]) + interval_text(interval(run, metric), write)
 
     for name in [*one.standings, *one.missed]:
         row = {"Filter": one.name, "Share of rows": percent_text(one.selectivity), "Strategy": name}
@@ -140,7 +140,7 @@ def strategy_rows(one: UnderFilter, fastest: FastestStrategy, intervals: bool) -
             row["Fastest"] = f"not reached: {best}"
         else:
             at, ratio = one.standings[name], fastest.ratios.get(name)
-            qps = figure_text(at.qps) + interval_text(at.interval if intervals else None)
+            qps = figure_text(at.qps) + interval_text(at.interval)
             row["QPS"] = LOWER_BOUND * at.is_bound + qps
             row["p99 (ms)"] = figure(at.run, "p99", p99.write)
             row["First / this"] = three_digits(ratio.value) if ratio else "1"

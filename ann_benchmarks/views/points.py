@@ -39,7 +39,7 @@ class Point:
 
 
 def points_by_algorithm(
-    runs: Iterable[Run], x: str, y: str, target: float = TARGET_RECALL, intervals: bool = True
+    runs: Iterable[Run], x: str, y: str, target: float = TARGET_RECALL
 ) -> dict[str, list[Point]]:
     """Return for each algorithm the points that two metrics make of its results, where both are known.
 
@@ -47,12 +47,12 @@ def points_by_algorithm(
     the result next to that recall.
     """
     if QPS_AT_RECALL not in (x, y):
-        chosen = [(run, point_of(run, x, y, None, intervals)) for run in runs]
+        chosen = [(run, point_of(run, x, y)) for run in runs]
     else:
         found = indexes_at_recall(runs, target)
         names = IndexNames(at.run for at in found)
         chosen = [
-            (at.run, replace(point_of(at.run, x, y, at, intervals), label=names.label(at.run), stays=True))
+            (at.run, replace(point_of(at.run, x, y, at), label=names.label(at.run), stays=True))
             for at in found
         ]
     series: dict[str, list[Point]] = {}
@@ -62,13 +62,13 @@ def points_by_algorithm(
     return series
 
 
-def point_of(run: Run, x: str, y: str, at: AtRecall | None, intervals: bool) -> Point:
+def point_of(run: Run, x: str, y: str, at: AtRecall | None = None) -> Point:
     """Return the point that two metrics make of a result, with the throughput at a recall of `at`."""
 
     def value_of(name: str) -> tuple[float, Interval | None]:
         if at and name == QPS_AT_RECALL:
-            return at.qps, at.interval if intervals else None
-        return run.metrics[name], interval(run, name) if intervals else None
+            return at.qps, at.interval
+        return run.metrics[name], interval(run, name)
 
     (x_value, x_interval), (y_value, y_interval) = map(value_of, (x, y))
     found_for = number(run, "target_recall")
@@ -76,11 +76,11 @@ def point_of(run: Run, x: str, y: str, at: AtRecall | None, intervals: bool) -> 
     return Point(x_value, y_value, x_interval, y_interval, found_for, "", found_for is not None, raised)
 
 
-def point_at(at: AtRecall, metric: str, x: float, intervals: bool = True) -> Point:
+def point_at(at: AtRecall, metric: str, x: float) -> Point:
     """Return the throughput at a recall, or another metric of the result next to it, at a place."""
     if metric == "qps":
-        return Point(x, at.qps, None, at.interval if intervals else None)
-    return Point(x, at.run.metrics[metric], None, interval(at.run, metric) if intervals else None)
+        return Point(x, at.qps, None, at.interval)
+    return Point(x, at.run.metrics[metric], None, interval(at.run, metric))
 
 
 def divided(point: Point, whole: float) -> Point:

@@ -43,7 +43,7 @@ class PublishedLines:
     lines: Sequence[TierLine]
 
 
-def tier_lines(runs: Sequence[TierRun], target: float, intervals: bool = True) -> list[TierLine]:
+def tier_lines(runs: Sequence[TierRun], target: float) -> list[TierLine]:
     """Return the lines of all results that reach a recall, each point as it stands there."""
     machine = whole_machine(runs)
     places = [tier_run for tier_run in runs if tier_run.ram or machine]
@@ -54,9 +54,7 @@ def tier_lines(runs: Sequence[TierRun], target: float, intervals: bool = True) -
     for name, at in sorted(best.items()):
         last = at[max(at)]
         panels = {
-            panel: [
-                point for x in sorted(at) if drawable(x, (point := point_at(at[x].at, panel, x, intervals)).y)
-            ]
+            panel: [point for x in sorted(at) if drawable(x, (point := point_at(at[x].at, panel, x)).y)]
             for panel in PANELS
         }
         variant = name.removeprefix(last.algorithm)

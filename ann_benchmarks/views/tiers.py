@@ -126,7 +126,7 @@ def whole_machine(runs: Iterable[TierRun]) -> int | None:
     return round(median(measured)) if measured else None
 
 
-def tier_tables(runs: Sequence[TierRun], target: float, intervals: bool = True) -> list[Part]:
+def tier_tables(runs: Sequence[TierRun], target: float) -> list[Part]:
     """Return a table of each built index, with a row for each tier where it reaches a recall, and notes."""
     machine = whole_machine(runs)
     whole = f"all ({size_text(machine)})" if machine else "all"
@@ -139,8 +139,7 @@ def tier_tables(runs: Sequence[TierRun], target: float, intervals: bool = True) 
         bounds = [one.at.interval, *(interval(one.run, name) for name in LATENCIES)]
         values = [one.at.qps, *(one.run.metrics[name] for name in LATENCIES)]
         texts = [
-            figure_text(value) + interval_text(bound if intervals else None)
-            for value, bound in zip(values, bounds, strict=True)
+            figure_text(value) + interval_text(bound) for value, bound in zip(values, bounds, strict=True)
         ]
         texts[0] = LOWER_BOUND * one.at.is_bound + texts[0]
         return [ram, size_text(one.shared_buffers), str(one.clients), *texts, *differences(one)]

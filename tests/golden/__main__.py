@@ -37,7 +37,7 @@ COSTS = f"--prices {ROOT}/prices/example.yml"
 # What is run, by the folder of its outputs, OUT. Some need what those before them wrote.
 COMMANDS = {
     "plot": PLOT,
-    "plot-raw": f"{PLOT} --raw --series all -x indexsize -y p99 -X log -Y log --no-intervals",
+    "plot-raw": f"{PLOT} --raw --series all -x indexsize -y p99 -X log -Y log",
     "plot-batch": f"{PLOT} --batch",
     "plot-published": f"{PLOT} --published {ROOT}/reference/5m.yml",
     **{f"plot-by-{name}": f"{PLOT} --series all --facet {name}" for name in

@@ -97,7 +97,7 @@ def entry_of(name: str) -> Entry | None:
     return replace(entry, name=name) if isinstance(entry, SingleFile) else SingleFile(name, distance="")
 
 
-def make_dataset(name: str, connections: int = 4) -> None:
+def make_dataset(name: str) -> None:
     """Get what is missing of a dataset, or make its one file anew. UserError if the name is unknown."""
     entry = described(checked_name(name, "dataset"))
     base, part = sampled(name)
@@ -106,9 +106,9 @@ def make_dataset(name: str, connections: int = 4) -> None:
     if entry is None:
         make_sample(base, part, force=True)
     elif isinstance(entry, Parts):
-        get_parts(entry, DATA_FOLDER, connections)
+        get_parts(entry, DATA_FOLDER)
     else:
-        entry.make(connections)
+        entry.make()
 
 
 def get_dataset(name: str) -> tuple[Dataset, int]:

@@ -18,21 +18,20 @@ from .file import HDF5Dataset
 from .parts import Parts, is_url
 
 URL_VARIABLE = "ANN_BENCHMARKS_DATASET_URL"
-CONNECTIONS = 4
 HINT = f"name a mirror in {URL_VARIABLE}"
 Check = Callable[[Path], object]
 
 
-def get_hdf5(url: str, path: Path, distance: str, connections: int) -> None:
+def get_hdf5(url: str, path: Path, distance: str) -> None:
     """Download a dataset of one file, whose metric is `distance` where the file does not say."""
 
     def check(arrived: Path) -> None:
         HDF5Dataset(arrived, distance).close()
 
-    fetch([DownloadRequest(_mirrored(url, path.name), path, finish=_nameless(check))], connections, HINT)
+    fetch([DownloadRequest(_mirrored(url, path.name), path, finish=_nameless(check))], HINT)
 
 
-def get_parts(parts: Parts, data: Path, connections: int) -> None:
+def get_parts(parts: Parts, data: Path) -> None:
     """Download what is not there yet of a dataset in several files; of a cropped set, its first rows only."""
     check = partial(_check_vectors, parts)
     files = []
@@ -48,22 +47,22 @@ def get_parts(parts: Parts, data: Path, connections: int) -> None:
         files.append(_file(parts, parts.test, parts.place(parts.test, data), check))
     if parts.neighbors:
         files.append(_file(parts, parts.neighbors, parts.place(parts.neighbors, data), read_neighbors))
-    _fetch_missing(parts, files, connections)
+    _fetch_missing(parts, files)
 
 
 def get_file(parts: Parts, address: str, check: Check) -> Path:
     """Download one more file of a dataset unless it is there, as those of filters are; return its path."""
     file = _file(parts, address, parts.place(address), check)
-    _fetch_missing(parts, [file], CONNECTIONS)
+    _fetch_missing(parts, [file])
     return file.path
 
 
-def _fetch_missing(parts: Parts, files: list[DownloadRequest], connections: int) -> None:
+def _fetch_missing(parts: Parts, files: list[DownloadRequest]) -> None:
     missing = [file for file in files if not file.path.exists()]
     for file in missing:
         if not is_url(file.url):
             raise UserError(f"{file.path}, which '{parts.name}' needs, is not there; put it there")
-    fetch(missing, connections, HINT)
+    fetch(missing, HINT)
 
 
 def _file(parts: Parts, address: str, path: Path, check: Check) -> DownloadRequest:

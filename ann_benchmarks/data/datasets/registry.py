@@ -44,14 +44,14 @@ class SingleFile:
         (path,) = self.files(data)
         return HDF5Dataset(path, self.distance, self.recompute_distances)
 
-    def make(self, connections: int = 4) -> None:
+    def make(self) -> None:
         """Download or generate the file."""
         (path,) = self.files()
         if self.generate is not None:
             assert self.dimension is not None
             generated.write_random(path, self.distance, self.dimension, **self.generate)
         elif self.url:
-            get_hdf5(self.url, path, self.distance, connections)
+            get_hdf5(self.url, path, self.distance)
         elif (size := generated.parse(self.name)) is not None:
             generated.write_generated(path, size)
 
