@@ -278,19 +278,6 @@ def test_a_mistake_in_an_experiment_is_named():
         make("table", {"kind": "points", "colour": "red"}, shown)
 
 
-def test_a_kind_takes_only_the_results_that_it_is_to():
-    runs = [make_run("hnsw", clients=c) for c in (1, 8)] + [make_run("vchord", clients=8)]
-    shown = Shown(runs, [], 0.95)
-    for options, names in (
-        ({"of": {"clients": 8}}, {"hnsw-c8", "vchord-c8"}),
-        ({"of": {"clients": [1, 2]}}, {"hnsw-c1"}),
-        ({"algorithms": ["hnsw"]}, {"hnsw-c1", "hnsw-c8"}),
-        ({"algorithms": "vchord-c8"}, {"vchord-c8"}),
-    ):
-        (table,) = make("table", {"kind": "points", **options}, shown)
-        assert {row[0] for row in table.rows} == names
-
-
 def test_warnings_name_the_results():
     runs = [
         make_run("a", index_reused=True, tier="t", tier_ram=100, tier_available=104),

@@ -1,7 +1,7 @@
 """What a report is made of: chapters of results, and what a picture or a table of some of them is given."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -119,25 +119,6 @@ class Shown:
         path = self.file(kind, number)
         draw_chart(chart.renamed(curve_names(run.series for run in self.runs)), path)
         return Picture(path.name, caption)
-
-    def only(self, algorithms: Any, of: Mapping[str, Any]) -> "Shown":
-        """Keep the results and records of some algorithms, with some attributes."""
-        names = [algorithms] if isinstance(algorithms, str) else algorithms
-        allowed = {key: value if isinstance(value, list) else [value] for key, value in of.items()}
-
-        def fits(curve: str, attrs: Mapping[str, Any]) -> bool:
-            named = names is None or any(is_named(curve, str(name)) for name in names)
-            return named and all(attrs.get(key) in values for key, values in allowed.items())
-
-        def attributes(record: Record) -> dict[str, Any]:
-            names = ("workload", "clients", "writers")
-            return {**record.attrs, **{name: getattr(record, name) for name in names}}
-
-        return replace(
-            self,
-            runs=[run for run in self.runs if fits(run.algorithm, run.attrs)],
-            records=[record for record in self.records if fits(record.algo, attributes(record))],
-        )
 
 
 def is_named(curve: str, name: str) -> bool:

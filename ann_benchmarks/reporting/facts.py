@@ -191,34 +191,34 @@ def commands(all_attrs: Iterable[Attributes]) -> list[Block]:
     return [*blocks, *([Paragraph(f"and {more} more: {COMMAND} of each result")] if more > 0 else [])]
 
 
-def dashboard_pictures(shown: Shown, most: int = DASHBOARDS) -> list[Block]:
+def dashboard_pictures(shown: Shown) -> list[Block]:
     """Draw the samples of machine and server, for a few results and workloads."""
     blocks: list[Block] = []
-    for number, (sampled, name, done) in enumerate(find_samples(shown, most)):
+    for number, (sampled, name, done) in enumerate(find_samples(shown)):
         path = shown.file("dashboard", number)
         draw_chart(monitoring_chart(sampled, name), path)
         blocks.append(Picture(path.name, f"Machine and server while {name} was {done}."))
     return blocks
 
 
-def activity_tables(shown: Shown, most: int = DASHBOARDS) -> list[Block]:
+def activity_tables(shown: Shown) -> list[Block]:
     """Return the means of the same samples by phase."""
     return [
         activity_table(sampled, f"By phase, while {name} was {done}")
-        for sampled, name, done in find_samples(shown, most)
+        for sampled, name, done in find_samples(shown)
     ]
 
 
-def find_samples(shown: Shown, most: int) -> list[tuple[Monitored, str, str]]:
+def find_samples(shown: Shown) -> list[tuple[Monitored, str, str]]:
     """Return samples of a few results and workloads, with the name of each and what was done.
 
     UserError where nothing was monitored.
     """
     samples = []
-    for run in monitored_results(shown.runs, shown.target)[:most]:
+    for run in monitored_results(shown.runs, shown.target)[:DASHBOARDS]:
         if (sampled := read_monitoring(run.path)) is not None:
             samples.append((sampled, f"{run.algorithm}: {run.parameters}", "measured"))
-    for record in [record for record in shown.records if record.monitoring is not None][:most]:
+    for record in [record for record in shown.records if record.monitoring is not None][:DASHBOARDS]:
         samples.append((monitored_from(record.monitoring), f"{record.algo}: {record.name}", "written to"))
     if not samples:
         raise UserError("no result was monitored")

@@ -1,12 +1,10 @@
 """What a report can show, a row a kind: its picture, its table, and when it says something of results."""
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.yaml_file import is_number
 from ann_benchmarks.results.comparable import clients, is_on_tier
 from ann_benchmarks.results.filtered import read_deciles
 from ann_benchmarks.results.records import Record
@@ -37,10 +35,9 @@ from .pictures import (
     write_picture,
 )
 
-View = Callable[..., list[Block]]  # (Shown, options by name)
+View = Callable[[Shown], list[Block]]
 Worth = Callable[[Sequence[Run], Sequence[Record]], bool]
-# The options of every kind, each with a value of its own kind.
-ANYWHERE: Mapping[str, Any] = {"kind": "", "algorithms": [], "of": None, "recall": 0.0, "title": ""}
+OVERLAY_KINDS: Mapping[str, type] = {"published": str, "where": Mapping}
 OVER, SHARES = ("published", "where"), ("published",)
 
 
@@ -127,45 +124,26 @@ def worth_showing(what: str, runs: Sequence[Run], records: Sequence[Record]) -> 
 def make(what: str, request: Mapping[str, Any], shown: Shown) -> list[Block]:
     """Make the "picture" or the "table" that is requested, or a note that says why it cannot be made.
 
-    Options of every kind: `algorithms`, names or beginnings of curves; `of`, attributes with the value or
-    values that results must have; `recall`, the target; `title`. UserError names an unknown kind or option.
+    UserError names an unknown kind or option.
     """
     name, known_views = str(request.get("kind")), views(what)
     if name not in known_views:
         raise UserError(f"unknown kind of {what} '{name}': choose from {', '.join(known_views)}")
-    _, *parameters = inspect.signature(known_views[name]).parameters.values()
-    own = {parameter.name: parameter.default for parameter in parameters}
-    overlaid = {key: getattr(Overlay(), key) for key in KINDS[name].overlay if what == "picture"}
-    known = {**own, **overlaid, **ANYWHERE}
-    for option, value in request.items():
-        if option not in known:
-            names = ", ".join(one for one in known if one != "kind")
-            raise UserError(f"the {what} '{name}' has no option '{option}': it has {names}")
-        if not fits(option, value, known[option]):
+    kinds = {option: OVERLAY_KINDS[option] for option in KINDS[name].overlay if what == "picture"}
+    given = {option: value for option, value in request.items() if option != "kind"}
+    for option, value in given.items():
+        if option not in kinds:
+            known = f"it has {', '.join(kinds)}" if kinds else "it has none"
+            raise UserError(f"the {what} '{name}' has no option '{option}': {known}")
+        if not isinstance(value, kinds[option]):
             raise UserError(f"the option '{option}' of the {what} '{name}' cannot be {value!r:.40}")
-    shown = replace(
-        shown.only(request.get("algorithms"), request.get("of") or {}),
-        target=float(request.get("recall", shown.target)),
-        title=str(request.get("title", shown.title)),
-        overlay=Overlay(**{key: request[key] for key in overlaid if key in request}),
-    )
-    options = {key: request[key] for key in own if key in request}
     # Figures of others are laid over a copy of the plain picture.
-    plain = replace(shown, overlay=Overlay(), stem=f"{shown.stem}plain-")
+    drawn = [replace(shown, stem=f"{shown.stem}plain-"), replace(shown, overlay=Overlay(**given))]
     blocks: list[Block] = []
-    for each in (plain, shown) if shown.overlay.published else (shown,):
+    for each in drawn if given.get("published") else [shown]:
         try:
-            blocks += known_views[name](each, **options)
+            blocks += known_views[name](each)
         except UserError as error:
             why = part_blocks([f"No {what} of {name}: {error}."])
             blocks += [block for block in why if block not in blocks]
     return blocks
-
-
-def fits(option: str, value: Any, example: Any) -> bool:
-    """Whether the value of an option is of the same kind as its example."""
-    if option == "algorithms":
-        return isinstance(value, (str, list))
-    if example is None:
-        return value is None or isinstance(value, Mapping)
-    return is_number(value) if isinstance(example, float) else type(value) is type(example)

@@ -35,31 +35,18 @@ from .content import MOST_ROWS, Shown, origin_notes, part_blocks, rest_text
 from .document import Block, Picture
 
 
-def frontier_picture(
-    shown: Shown,
-    x: str = "recall",
-    y: str = "qps",
-    x_scale: str = "",
-    y_scale: str = "log",
-    raw: bool = False,
-) -> list[Block]:
-    """Draw the best of each curve in two metrics."""
-    for name in (x, y):
-        if name not in all_metrics:
-            raise UserError(f"unknown metric '{name}': choose from {', '.join(all_metrics)}")
-    series = points_by_algorithm(shown.runs, x, y, shown.target)
+def frontier_picture(shown: Shown) -> list[Block]:
+    """Draw the best of each curve in recall and throughput."""
+    axes = "recall", "qps"
+    series = points_by_algorithm(shown.runs, *axes, shown.target)
     if not series:
-        raise UserError(f"nothing to plot: no result has both {x} and {y}")
+        raise UserError("nothing to plot: no result has both recall and qps")
     others, overlay = None, shown.overlay
-    if overlay.published and shown.runs:
-        dataset = shown.runs[0].dataset
-        others = read_points(overlay.published, dataset, x, y, overlay.where)
-    name = "frontier" if (x, y) == ("recall", "qps") else f"{y}-over-{x}"
-    x_scale = x_scale or ("a3" if all_metrics[x].is_share else "linear")
-    view = View(x, y, x_scale, y_scale, raw)
-    picture = shown.picture(
-        name, metric_chart(series, view, shown.title, shown.looks, others), f"{plot_label(x, y)}."
-    )
+    if overlay.published:
+        others = read_points(overlay.published, shown.runs[0].dataset, *axes, overlay.where)
+    view = View(*axes, "a3", "log")
+    chart = metric_chart(series, view, shown.title, shown.looks, others)
+    picture = shown.picture("frontier", chart, f"{plot_label(*axes)}.")
     return [picture, *origin_notes(others.origin if others else "")]
 
 
