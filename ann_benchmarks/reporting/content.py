@@ -23,7 +23,7 @@ class Chapter:
     """Results that are shown together. Pictures and tables are requested by name, with their options."""
 
     title: str
-    text: str = ""  # Markdown
+    text: str = ""
     command: str = ""  # makes the results
     runs: Sequence[Run] = ()
     records: Sequence[Record] = ()
@@ -48,7 +48,7 @@ class Report:
     """A whole report."""
 
     title: str
-    text: str  # Markdown
+    text: str
     command: str  # makes it all
     chapters: Sequence[Chapter]
     findings: Sequence[Finding] = ()

@@ -1,11 +1,11 @@
 """A document as blocks: read from the text that people write, and written as Markdown or as one HTML page.
 
-The text may hold paragraphs, lists, headings and fenced code; within a line `code`, **strong** and
-[links](address). Anything else, such as HTML, is plain text. Markdown is CommonMark with GitHub's tables.
+The text may hold paragraphs with `code`. Anything else, such as HTML, is plain text. Markdown is CommonMark
+with GitHub's tables.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,79 +83,19 @@ Block = Heading | Paragraph | Items | Listing | Table | Picture
 
 FOLDER = Path(__file__).parent / "templates"
 AT_START = re.compile(r"^(\s*)([#+=-]|\d+(?=[.)]))")
-INLINE = re.compile(
-    r"(?P<code>`+)(?P<inside>.+?)(?P=code)|\*\*(?P<strong>.+?)\*\*|\[(?P<words>[^\]]+)\]\((?P<target>[^)\s]+)\)"
-)
-ADDRESS = re.compile(r"https?://|[^:/?#]*(?:[/?#]|$)")  # one of the web, or one without any other scheme
-ITEM = re.compile(r"(?:[-*+]|\d+[.)])\s+")
-LEVEL = 3  # of all headings in a text, below those of the document
 
 
 def read_text(text: str) -> list[Block]:
-    """Return the blocks of a text."""
-    return [block for part in parts(text) for block in part_blocks(part)]
-
-
-def parts(text: str) -> Iterator[list[str]]:
-    """Yield the lines between empty lines; code between fences stays together."""
-    lines: list[str] = []
-    fence = False
-    for line in text.splitlines():
-        is_fence = line.lstrip().startswith("```")
-        if (is_fence and not fence) or (not line.strip() and not fence):
-            yield lines
-            lines = []
-        if line.strip() or fence:
-            lines.append(line)
-        if is_fence and fence:
-            yield lines
-            lines = []
-        fence ^= is_fence
-    yield lines
-
-
-def part_blocks(lines: list[str]) -> Iterator[Block]:
-    """Yield the blocks of lines that no empty line separates."""
-    if not lines:
-        return
-    if lines[0].lstrip().startswith("```"):
-        is_closed = len(lines) > 1 and lines[-1].lstrip().startswith("```")
-        yield Listing("\n".join(lines[1 : -1 if is_closed else None]))
-        return
-    paragraph: list[str] = []
-    items: list[str] = []
-    for line in lines:
-        item = ITEM.match(line.lstrip())
-        if item:
-            items.append(line.lstrip()[item.end() :])
-        elif items:
-            items[-1] += f" {line.strip()}"
-        elif not paragraph and (heading := re.match(r"#{1,6}\s+(.*?)\s*#*\s*$", line)):
-            yield Heading(LEVEL, heading[1])
-        else:
-            paragraph.append(line.strip())
-    if paragraph:  # before the items, because what follows them belongs to the last
-        yield Paragraph(parsed_line(" ".join(paragraph)))
-    if items:
-        yield Items([parsed_line(item) for item in items])
+    """Return the paragraphs of a text, which empty lines separate."""
+    return [
+        Paragraph(parsed_line(" ".join(part.split()))) for part in re.split(r"\n\s*\n", text) if part.strip()
+    ]
 
 
 def parsed_line(text: str) -> Line:
-    """Return the pieces of a line."""
-    line: list[Piece] = []
-    end = 0
-    for match in INLINE.finditer(text):
-        line.append(text[end : match.start()])
-        if match["inside"]:
-            line.append(Code(match["inside"].strip()))
-        elif match["strong"]:
-            line.append(Strong(match["strong"]))
-        elif ADDRESS.match(match["target"]):
-            line.append(Link(match["words"], match["target"]))
-        else:
-            line.append(match[0])
-        end = match.end()
-    return [piece for piece in [*line, text[end:]] if piece != ""]
+    """Return the pieces of a line: what is between backticks is code."""
+    parts = enumerate(re.split(r"`([^`]+)`", text))
+    return [Code(part) if number % 2 else part for number, part in parts if part]
 
 
 def pieces(line: Line) -> Sequence[Piece]:
