@@ -29,7 +29,7 @@ def only_error(done: "subprocess.CompletedProcess[str]") -> str:
     return line
 
 
-def test_a_build_its_log_its_labels_and_the_table(plugins: ScratchPlugins) -> None:
+def test_a_build_its_log_and_the_table(plugins: ScratchPlugins) -> None:
     name = plugins.add(
         "good",
         "ARG GREETING=none",
@@ -46,10 +46,8 @@ def test_a_build_its_log_its_labels_and_the_table(plugins: ScratchPlugins) -> No
     begun, ended = done.stdout.splitlines()
     assert begun == f"{image}: begun, its log is logs/install/{image}.log"
     assert re.fullmatch(rf"{image}: built in \d+\.\d s, \d+ MB", ended)
-    labels = plugins.image(name).labels
-    assert labels["ann-benchmarks.base"] == DEBIAN
-    assert labels["ann-benchmarks.build-args"] == '{"FROM_ENVIRONMENT": "you", "GREETING": "hello"}'
     log = plugins.log(name)
+    assert '"FROM_ENVIRONMENT": "you", "GREETING": "hello"' in log
     assert "RUN echo" in log and "Successfully built" in log and "\x1b" not in log
     again = plugins.install(*arguments, FROM_ENVIRONMENT="you")
     assert states(again.stdout)[image].startswith("unchanged")
@@ -129,8 +127,6 @@ class Plugin(BaseANN):
     done = plugins.install("--base", "debootstrap", "--algorithm", f"{good}-algorithm")
     assert done.returncode == 0 and f"ann-benchmarks-{bad}" not in done.stdout
     assert states(done.stdout)[BASE].endswith(" MB")  # nobody asks it for the algorithm
-    labels = plugins.image(good).labels
-    assert labels["ann-benchmarks.base"] == DEBIAN and labels["ann-benchmarks.build-args"] == "{}"
 
 
 def test_a_base_that_does_not_exist(plugins: ScratchPlugins) -> None:

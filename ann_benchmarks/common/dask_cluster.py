@@ -10,13 +10,10 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-import psutil
-
 from .errors import UserError
 from .text import warn
 
 PATIENCE = 30  # seconds to reach the scheduler, and for its first worker
-_PROBE_SECONDS = 1
 _ENCRYPTED = ("tls", "wss")
 _PAGE = "docs/datasets.md#on-a-dask-cluster"
 
@@ -50,16 +47,12 @@ def connected(scheduler: str) -> Iterator[Any]:
             yield client
 
 
-def task_error(scheduler: str, what: str, error: Exception, advice: str = "") -> UserError:
+def task_error(scheduler: str, what: str, error: Exception, advice: str) -> UserError:
     """Say on one line why a task failed there, and what to do; `what` is what did not work."""
-    lacking = _lacking(error)
-    if lacking:
-        return UserError(
-            f"the cluster {scheduler} lacks a module ({lacking}); start its scheduler and "
-            "workers with this folder in PYTHONPATH and with the same packages installed"
-        )
-    problem = f"{what} on the cluster {scheduler}: {type(error).__name__}: {first_line(error)}"
-    return UserError(f"{problem}; {advice}" if advice else problem)
+    reason = f"{type(error).__name__}: {first_line(error)}"
+    if isinstance(error, ModuleNotFoundError):
+        advice = "start scheduler and workers with this folder in PYTHONPATH, and the same packages"
+    return UserError(f"{what} on the cluster {scheduler}: {reason}; {advice}")
 
 
 def first_line(error: BaseException) -> str:
@@ -69,55 +62,30 @@ def first_line(error: BaseException) -> str:
 
 def check_scheduler(scheduler: str) -> None:
     """Raise UserError where nobody listens, and warn of a port through which others can run programs."""
-    _knock(scheduler)
-    place = _place(scheduler)
-    if place.scheme not in _ENCRYPTED and (seen := _beyond_loopback(place)):
+    address = _knock(scheduler)
+    if _place(scheduler).scheme not in _ENCRYPTED and not ip_address(address).is_loopback:
         warn(
-            f"the Dask scheduler has no TLS, and whoever reaches it at {seen} can run programs there: "
+            f"the Dask scheduler has no TLS, and whoever reaches it at {address} can run programs there: "
             f"use TLS ({_PAGE}), or listen on one machine only (dask scheduler --host 127.0.0.1)"
         )
 
 
-def _knock(scheduler: str) -> None:
-    """Raise UserError where nobody listens, or Dask is not installed: a client would try for long."""
+def _knock(scheduler: str) -> str:
+    """Return the address that answers. UserError where nobody does, or Dask is not installed."""
     if find_spec("distributed") is None:
         raise UserError("a cluster needs a package that is not installed; run: pip install distributed")
     try:
         place = _place(scheduler)
         if not place.hostname or not place.port:
             raise ValueError("no host and port")
-        socket.create_connection((place.hostname, place.port), timeout=PATIENCE).close()
+        with socket.create_connection((place.hostname, place.port), timeout=PATIENCE) as connection:
+            return str(connection.getpeername()[0]).partition("%")[0]
     except (OSError, ValueError) as error:
         raise _unreachable(scheduler, error) from None
 
 
 def _place(scheduler: str) -> SplitResult:
     return urlsplit(scheduler if "://" in scheduler else f"tcp://{scheduler}")
-
-
-def _beyond_loopback(place: SplitResult) -> str | None:
-    """Return an address beyond the loopback interface at which the scheduler listens; None without any."""
-    assert place.hostname and place.port
-    for host in (place.hostname, *_own_addresses()):
-        try:
-            with socket.create_connection((host, place.port), timeout=_PROBE_SECONDS) as connection:
-                address = str(connection.getpeername()[0])
-        except (OSError, UnicodeError):
-            continue
-        if host != place.hostname or not _is_loopback(address):
-            return f"{address}, port {place.port}"
-    return None
-
-
-def _own_addresses() -> list[str]:
-    """This machine's addresses that others may reach."""
-    families = (socket.AF_INET, socket.AF_INET6)
-    found = [one.address for each in psutil.net_if_addrs().values() for one in each if one.family in families]
-    return [address for address in found if "%" not in address and not _is_loopback(address)]
-
-
-def _is_loopback(address: str) -> bool:
-    return ip_address(address.partition("%")[0]).is_loopback
 
 
 def _check_security(scheduler: str) -> None:
@@ -144,10 +112,3 @@ def _unreachable(scheduler: str, error: Exception) -> UserError:
         f"the Dask scheduler {scheduler} cannot be reached ({first_line(error)}); "
         "expected is the address that `dask scheduler` prints, such as tls://host:8786"
     )
-
-
-def _lacking(error: BaseException | None) -> str:
-    """Say which module could not be imported, where that is the cause."""
-    while error and not isinstance(error, ModuleNotFoundError):
-        error = error.__cause__
-    return first_line(error) if error else ""

@@ -155,7 +155,6 @@ class ImageBuild:
             # on 127.0.0.1; the host's network has what this program has.
             network_mode="host",
             buildargs={**proxies(), **self.spec.arguments.values},
-            labels=dict(self.spec.labels),
             nocache=self.options.is_anew,
             rm=True,
             forcerm=True,

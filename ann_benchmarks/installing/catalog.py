@@ -1,11 +1,10 @@
 """Which images are to be built, from which Dockerfiles, on which others, with which arguments."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-from ann_benchmarks.common import VERSION
 from ann_benchmarks.common.errors import UserError, closest
 from ann_benchmarks.common.layout import DEFINITIONS_FOLDER
 from ann_benchmarks.definitions.configs import BrokenConfig, Config
@@ -18,9 +17,6 @@ PREFIX = "ann-benchmarks-"
 BASE_FOLDER = "base"
 SMALL_BASE = "ann-benchmarks-base"  # what our own Dockerfiles start from
 LARGE_BASE = "ann-benchmarks"  # with the tools that those of ann-benchmarks take for granted
-ARGUMENTS_LABEL = "ann-benchmarks.build-args"
-BASE_LABEL = "ann-benchmarks.base"
-VERSION_LABEL = "ann-benchmarks.version"
 MIRROR = "APT_MIRROR"  # the argument of Dockerfiles for what is in place of http://deb.debian.org
 
 
@@ -33,7 +29,6 @@ class ImageSpec:
     arguments: BuildArguments
     base: str  # what it starts from
     needs: tuple[str, ...]  # those of this project's images that it is made of
-    labels: Mapping[str, str]
     definitions: tuple[Definition, ...]  # what is to work in it, one of each plug-in
 
 
@@ -168,21 +163,13 @@ class ImageCatalog:
         self, image: str, dockerfile: Dockerfile, tag: str | None, definitions: list[Definition] | None
     ) -> ImageSpec:
         arguments = self._arguments(image, dockerfile)
-        base = dockerfile.bases(arguments.values)[-1]
-        labels = {
-            ARGUMENTS_LABEL: str(arguments.only(set(self.given.values) - {"BASE"})),
-            VERSION_LABEL: VERSION,
-        }
-        if base.removesuffix(":latest") not in self.files:
-            labels[BASE_LABEL] = base  # images that are made of this one inherit it
         folder = self.files[image].parent.name
         return ImageSpec(
             image=tagged(image, tag),
             dockerfile=f"{ALGORITHMS}/{folder}/{self.files[image].name}",
             arguments=arguments,
-            base=base,
+            base=dockerfile.bases(arguments.values)[-1],
             needs=tuple(self._needs(image, dockerfile)),
-            labels=labels,
             definitions=tuple(self._definitions_for(image, folder) if definitions is None else definitions),
         )
 
