@@ -159,7 +159,7 @@ def test_the_memory_from_which_on_most_of_the_throughput_is_there():
     assert (need.ram, need.perhaps, need.least, need.index_size) == (None, 2 * GB, GB, 4 * GB)
     row, notes = told_memory(runs)
     assert (row["Index"], row["Least RAM"]) == ("hnsw", "2 GB to more than measured")
-    assert (row["Kept with the least"], row["Less than half with"]) == ("85% (55% to 133%)", "1 GB")
+    assert row["Kept with the least"] == "85% (55% to 133%)"
     assert "noise" not in notes and "No tier had less" not in notes
     assert "The tiers were measured once, at different times" in notes
 
@@ -179,10 +179,10 @@ def test_tiers_with_plenty_are_as_good_as_all_memory():
     sizes = {"index_kib": 0.1 * GB / 1024, "table_size": 0.1 * GB / 1024}
     rates = {0.25: 30, 0.5: 85, 1: 97, 2: 75, 4: 102, "all": 130}  # 130: the machine was faster then
     (need,) = needs(memory_of(rates, **sizes), 0.95)
-    assert (need.ram, need.perhaps, need.plenty) == (GB, 0.5 * GB, 4) and need.half == 0.25 * GB
+    assert (need.ram, need.perhaps, need.plenty) == (GB, 0.5 * GB, 4)
     row, notes = told_memory(memory_of(rates, **sizes))
     assert (row["Least RAM"], row["Times the index"]) == ("512 MB to 1 GB", "10")
-    assert row["Kept with the least"].startswith("88% (") and row["Less than half with"] == "256 MB"
+    assert row["Kept with the least"].startswith("88% (")
     assert "Tiers with at least 4 times the index and the table count as all memory" in notes
     noisy, _ = told_memory(memory_of({1: 54, 2: 97, "all": 100}, **sizes))
     assert noisy["Least RAM"] == "1 GB"  # 54% is noise

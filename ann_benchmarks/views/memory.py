@@ -17,7 +17,6 @@ from .parts import Part, known_table, listed
 from .tiers import share_note, tier_runs
 
 KEPT = 0.8  # of the throughput with all memory, that counts as enough
-LOST = 0.5  # of it: with less than this, most is lost
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,6 @@ class MemoryNeed:
     index_size: float | None = None  # bytes
     whole: int | None = None
     plenty: int = 1  # tiers, that of all memory included, whose median is the throughput with all memory
-    half: int | None = None  # the most RAM with which there is surely less than half of it
     missing: Sequence[int] = ()  # amounts that others have a result with
     doubts: Sequence[str] = ()  # how it was measured, where not all of it in the same rounds
 
@@ -95,14 +93,14 @@ def find_need(number: int, algorithm: str, best: Mapping[int | None, AtRecall], 
         if ram not in plenty and best[ram] is not whole
     }
 
-    def keeps(ram: int, share: float) -> Judgement:
+    def keeps(ram: int) -> Judgement:
         if ram not in steps:
             return Judgement.YES
         kept = steps[ram]
-        return judge(kept.interval, share) if kept.is_fair else Judgement.UNSURE
+        return judge(kept.interval, KEPT) if kept.is_fair else Judgement.UNSURE
 
-    enough = list(takewhile(lambda ram: keeps(ram, KEPT) == Judgement.YES, amounts))
-    perhaps = list(takewhile(lambda ram: keeps(ram, KEPT) > Judgement.NO, amounts))
+    enough = list(takewhile(lambda ram: keeps(ram) == Judgement.YES, amounts))
+    perhaps = list(takewhile(lambda ram: keeps(ram) > Judgement.NO, amounts))
     once = [kept.how for kept in steps.values() if not kept.rounds]
     size = largest.run.metrics["indexsize"] * KIB / (largest.run.series.shards or 1)  # on each server
     return MemoryNeed(
@@ -115,7 +113,6 @@ def find_need(number: int, algorithm: str, best: Mapping[int | None, AtRecall], 
         index_size=size if size > 0 else None,
         whole=None if is_all else amounts[0],
         plenty=len(plenty) if is_all else 1,
-        half=next((ram for ram in amounts if keeps(ram, LOST) == Judgement.NO), None),
         doubts=[f"{how}, and {session_text(doubts.sessions)}" for how in dict.fromkeys(once)],
     )
 
@@ -164,7 +161,6 @@ def memory_parts(found: Sequence[MemoryNeed]) -> list[Part]:
             else UNKNOWN
             for one in found
         ],
-        "Less than half with": [sizes([one.half]) for one in found],
         "No result with": [sizes(one.missing) for one in found],
     }
     caption = f"The least available RAM that keeps {KEPT:.0%} of the throughput with all memory"

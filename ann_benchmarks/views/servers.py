@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ann_benchmarks.common.errors import UserError
-from ann_benchmarks.common.numbers import UNKNOWN, figure_text, percent_text, share_text, size_text
+from ann_benchmarks.common.numbers import UNKNOWN, figure_text, share_text, size_text
 from ann_benchmarks.fields.series import Series
 from ann_benchmarks.results.at_recall import (
     LOWER_BOUND,
@@ -164,8 +164,6 @@ def server_tables(runs: Iterable[Run], target: float) -> list[Part]:
         columns = {
             "Servers": [place.name for place in places],
             "RAM of each": [place.memory for place in places],
-            "Rows searched": [searched_text(run) for run in shown],
-            "Rows of a shard": [rows_text(run) for run in shown],
             "Recall": [share_text(run.metrics["recall"]) for run in shown],
             all_metrics[QPS_AT_RECALL].title: [qps.get(place, NOT_REACHED) for place in places],
             f"QPS / {ONE_SERVER}": compared,
@@ -181,20 +179,6 @@ def server_tables(runs: Iterable[Run], target: float) -> list[Part]:
         parts += notes_on(ratios, shown, whole.run) if whole else ()
         parts += latency_notes(at.values())
     return [*parts, ONE_MACHINE]
-
-
-def searched_text(run: Run) -> str:
-    """Write the share of the rows that a query searches."""
-    share = number(run, "searched_rows_share")
-    return percent_text(share) if share else UNKNOWN
-
-
-def rows_text(run: Run) -> str:
-    """Write how many rows the smallest and the largest shard have, where that differs much."""
-    sizes = run.attrs.get("shard_rows")
-    if run.series.shard_probes is None or not isinstance(sizes, list) or not sizes:
-        return UNKNOWN
-    return f"{min(sizes):,.0f} to {max(sizes):,.0f}"
 
 
 def cpu_text(run: Run, name: str) -> str:

@@ -30,8 +30,6 @@ KIND_OPERATORS = {
     "text": ("=", "in"),
     "labels": ("contains", "in"),
 }
-# A folder of results has such words behind the name of a filter.
-_SERIES_NAMES = re.compile(r".*-(batch|cold|hugepages|cgroup|container|\d+cpus)(-.*)?")
 _LIMITS = {"integer": 2**63, "timestamp": 2**63, "labels": 2**31}
 
 
@@ -74,8 +72,6 @@ def _check_set(file: YamlFile, name: Any, predicates: Any) -> None:
         file.fail((name,), f"'{shown(name)}' cannot be the name of filters; use letters, digits and '-_.'")
     if name.partition("-")[0] in KINDS_WITH_NUMBERS:
         file.fail((name,), f"'{shown(name)}' is too much like {name.partition('-')[0]}:...; choose another")
-    if _SERIES_NAMES.fullmatch(name):
-        file.fail((name,), f"'{shown(name)}' reads like a way of measuring, as -cold does; rename it")
     file.checked((name,), predicates, list)
     if not predicates:
         file.fail((name,), f"'{name}' has no predicates, so that all rows pass; run without a filter instead")
