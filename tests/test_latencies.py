@@ -16,7 +16,8 @@ from ann_benchmarks.statistics.percentiles import (
     least_size,
     stored_percentiles,
 )
-from benchmarks.known import one_server
+
+from .known_services import one_server
 
 pytestmark = pytest.mark.thorough
 

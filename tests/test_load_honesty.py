@@ -1,7 +1,7 @@
 """What is measured of plug-ins of known behaviour is what arithmetic says of them.
 
 A machine with other things to do lets sleepers wake up late. Where time passes, only what no machine can
-break is asserted; `python -m benchmarks honesty` measures how near a quiet one comes.
+break is asserted.
 """
 
 import math
@@ -24,7 +24,8 @@ from ann_benchmarks.measure.timed import Subject
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.measurement import recall_of_each
 from ann_benchmarks.statistics.percentiles import PERCENTILES
-from benchmarks.known import Computed, Sleeping, Stalling, StallSeen, one_server
+
+from .known_services import Computed, Sleeping, Stalling, StallSeen, one_server
 
 pytestmark = pytest.mark.thorough
 

@@ -17,9 +17,9 @@ from ann_benchmarks.measure.timed import Subject
 from ann_benchmarks.plugin import Plugin
 from ann_benchmarks.results.remarks import remarks
 from ann_benchmarks.statistics.percentiles import stored_percentiles
-from benchmarks.known import Computed
 
 from .client_answers import made_answers
+from .known_services import Computed
 
 QUERIES = np.arange(16, dtype=np.float32)[:, np.newaxis]
 WARM = Warmup("queries", 1)
