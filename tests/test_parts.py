@@ -14,7 +14,7 @@ import yaml
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.data.datasets import get_dataset, present_names, registered, truth_file
 from ann_benchmarks.data.datasets.catalog import dataset_table
-from ann_benchmarks.data.datasets.maintenance import find_truth, verify_dataset
+from ann_benchmarks.data.datasets.maintenance import find_truth
 from ann_benchmarks.data.datasets.own import OwnVectors, create_in_place
 from ann_benchmarks.data.ground_truth import truth
 from ann_benchmarks.results.file import truth_mark
@@ -148,7 +148,7 @@ def test_distances_of_published_neighbours_are_computed_once(server: FileServer)
 def test_the_list_says_what_is_there(server: FileServer) -> None:
     get_dataset("first200")[0].close()
     lines = {line.split()[0]: line.split()[1:] for line in dataset_table().splitlines() if line}
-    assert lines["first200"][:5] == ["200", "6", "euclidean", "0.00459", "MB"] and lines["first200"][-1] == "yes"
+    assert lines["first200"] == ["200", "6", "euclidean", "0.00459", "MB", "yes"]
     assert lines["whole"] == ["500", "6", "euclidean", "0.0115", "MB", "partly"]
     assert lines["parts"] == ["-", "6", "ip", "-"]
     assert lines["other"] == ["names:", "whole-l2", "=", "whole"]
@@ -269,16 +269,6 @@ def test_verify_names_what_is_wrong(own: None, value: float, message: str) -> No
     np.save("part_5.npy", np.where(np.arange(100)[:, None] >= 7, TRAIN[100:200] * np.float32(value), 1))
     done = create("--verify", "mine")
     assert done.returncode == 1 and message in done.stdout and done.stderr == ""
-
-
-def test_verify_sees_a_byte_that_changed_since_the_download(server: FileServer) -> None:
-    get_dataset("whole")[0].close()
-    assert list(verify_dataset("whole")) == []
-    path = Path("data/whole/base.fbin")
-    content = bytearray(path.read_bytes())
-    content[1000] ^= 1
-    path.write_bytes(content)
-    assert any("base.fbin" in problem for problem in verify_dataset("whole"))
 
 
 def test_a_converted_copy_takes_the_place_of_the_original(server: FileServer) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.numbers import GB, MB, figure_text
-from ann_benchmarks.common.text import from_json
 from ann_benchmarks.monitoring import Monitored
 
 from .figures import Axis, Chart, Curve, Panel, Style
@@ -110,17 +109,12 @@ def monitoring_chart(sampled: Monitored, title: str, subtitle: str = "") -> Char
 
 
 def choose_counters(sampled: Monitored) -> Iterator[Counters]:
-    """Yield what there is to show: of the machine, of its busiest disks, of the server, of the plug-in."""
+    """Yield what there is to show: of the machine, of its busiest disks, of the server."""
     columns = sampled.columns
     disks = [name for name in columns if re.fullmatch(r"disk\..*\.(read|write)_bytes", name)]
     busiest = sorted(disks, key=lambda name: -float(np.nansum(columns[name])))[:MOST_DISKS]
     of_disks = {name: " ".join(name.removesuffix("_bytes").split(".")[1:]) + "s" for name in busiest}
-    others: dict[str, dict[str, str]] = {}
-    for name, title in from_json(sampled.attrs.get("panels"), dict[str, str]()).items():
-        own = others.setdefault(f"{title} ({sampled.units.get(name, '')})".removesuffix(" ()"), {})
-        own[name] = name.partition(".")[2].replace("_", " ")
-    rows = [*MACHINE, Counters("Disks (MB/s)", of_disks, MB), *SERVER]
-    for counters in [*rows, *(Counters(title, names) for title, names in others.items())]:
+    for counters in [*MACHINE, Counters("Disks (MB/s)", of_disks, MB), *SERVER]:
         known = {name: text for name, text in counters.names.items() if name in columns}
         if known:
             yield Counters(counters.title, known, counters.unit)
