@@ -15,7 +15,6 @@ from ann_benchmarks.common.numbers import (
     size_text,
     three_digits,
 )
-from ann_benchmarks.common.text import is_number
 from ann_benchmarks.results.records import Phase, Rate, Record, read_windows
 from ann_benchmarks.statistics.contests import ratio_once
 from ann_benchmarks.statistics.differences import ERROR_RATE
@@ -221,10 +220,6 @@ def write_table(record: Record) -> Table:
         "Recall": [
             share_text(p.recall) + interval_text((p.recall_low, p.recall_high), share_text) for p in phases
         ],
-        # Of replicas: at the moment of the recall, and the mean and the largest in the phase.
-        "Recall's lag (s)": [fact(phase, "recall_lag_seconds") for phase in phases],
-        "Lag (s)": [fact(phase, "replication_lag_seconds") for phase in phases],
-        "Largest lag (s)": [fact(phase, "replication_lag_seconds_max") for phase in phases],
     }
     for kind in ("insert", "update", "delete"):
         rates = [phase.writes.get(kind) for phase in phases]
@@ -248,11 +243,6 @@ def write_table(record: Record) -> Table:
 def rate_text(rate: Rate | None) -> str:
     """Write operations a second with their interval."""
     return figure_text(rate.per_second) + interval_text((rate.low, rate.high)) if rate else UNKNOWN
-
-
-def fact(phase: Phase, name: str) -> str:
-    """Write a number that is stored with a phase."""
-    return figure_text(value) if is_number(value := phase.facts.get(name)) else UNKNOWN
 
 
 def total(phase: Phase, name: str) -> str:
