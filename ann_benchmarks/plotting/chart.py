@@ -42,6 +42,8 @@ ROLES: dict[str, dict[str, Any]] = {
     "faded": {"lw": 0, "ms": 4, "alpha": 0.3, "zorder": 1},
     "band": {"lw": 1.4, "marker": ""},
     "thin": {"lw": 1.3, "marker": ""},
+    "bar": {"lw": 11, "marker": "", "solid_capstyle": "butt"},
+    "span": {"lw": 5, "marker": "", "alpha": 0.15, "zorder": 1},
     "hollow": {"lw": 1.3, "mfc": "white", "mew": 1.2, "ms": 7, "zorder": 3},
     "hollow mark": {"lw": 0, "mfc": "white", "mew": 1.2, "ms": 7, "zorder": 3},
     "heading": {"ls": "", "marker": ""},
@@ -71,9 +73,8 @@ def draw_chart(chart: Chart, path: Path) -> None:
     entries: dict[tuple[str, str], Line2D] = {}
     for axes, panel in zip(grid, chart.panels, strict=True):
         found = draw_curves(axes, panel.curves, SHRUNK[min(chart.columns, len(SHRUNK)) - 1])
-        if chart.has_legends and found:
-            how = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "fontsize": 7, "handlelength": 1.4}
-            named_legend(axes, [*found.values()], [name for _, name in found], **how)
+        if chart.has_legends:
+            add_entries(figure, axes, found, chart)
             continue
         for entry, line in found.items():
             entries.setdefault(entry, line)
@@ -96,16 +97,14 @@ def add_panels(figure: Figure, chart: Chart) -> list[Axes]:
     across = ACROSS if columns == 1 or "y" in chart.shared or chart.is_grid else FOR_NUMBERS
     down = ACROSS if chart.is_grid else DOWN
     width, height = panel_size(chart)
-    whole = (
-        LEFT + columns * width + (columns - 1) * across + RIGHT,
-        TOP + rows * height + (rows - 1) * down + BOTTOM,
-    )
-    figure.set_size_inches(whole)
+    wide = LEFT + columns * width + (columns - 1) * across + RIGHT
+    high = TOP + rows * height + (rows - 1) * down + BOTTOM
+    figure.set_size_inches(wide, high)
     places = {
-        "left": LEFT / whole[0],
-        "right": 1 - RIGHT / whole[0],
-        "top": 1 - TOP / whole[1],
-        "bottom": BOTTOM / whole[1],
+        "left": LEFT / wide,
+        "right": 1 - RIGHT / wide,
+        "top": 1 - TOP / high,
+        "bottom": BOTTOM / high,
         "wspace": across / width,
         "hspace": down / height,
     }
@@ -200,9 +199,8 @@ def finish_panel(axes: Axes, panel: Panel, chart: Chart, number: int) -> None:
         wide = int(panel_size(chart)[0] / (LETTER * HEADING_SIZE))
         heading = "\n".join(textwrap.wrap(heading, wide, max_lines=2, placeholder="..."))
         axes.tick_params(which="both", labelsize=8)
-    axes.set_title(
-        heading, loc="left", fontsize=size, color=GREY, pad=20 if panel.bands else 8, parse_math=False
-    )
+    pad = 20 if panel.bands else 8
+    axes.set_title(heading, loc="left", fontsize=size, color=GREY, pad=pad, parse_math=False)
     is_left, is_last_row = number % chart.columns == 0, number >= len(chart.panels) - chart.columns
     if "x" not in chart.shared or (is_last_row and "y" not in chart.shared):
         label = panel.x.label if is_last_row else ""
@@ -226,9 +224,10 @@ def write_ticks(figure: Figure, grid: Sequence[Axes], name: str, chart: Chart) -
             axes.autoscale_view(scalex=name == "x", scaley=name == "y")
             limits = getattr(axes, f"get_{name}lim")()
             lengths = {tick: max(map(len, text.split("\n"))) for tick, text in ticks.items()}
-            kept = spaced(sorted(ticks), functions(Scale(scale))[0], limits, CHARACTER, lengths.__getitem__)
+            forward, width = functions(Scale(scale))[0], CHARACTER if name == "x" else 0.0
+            kept = spaced(sorted(ticks), forward, limits, width, lengths.__getitem__)
             axis = getattr(axes, f"{name}axis")
-            axis.set_ticks(kept, [ticks[tick] for tick in kept])
+            axis.set_ticks(kept, [ticks[tick] for tick in kept], parse_math=False)
             axis.set_minor_locator(NullLocator())
 
 
@@ -272,7 +271,7 @@ def add_entries(figure: Figure, first: Axes, entries: dict[tuple[str, str], Line
     """Add one legend: to the right of a column, or below several in the order of roles and names."""
     if not entries:
         return
-    if chart.columns == 1:
+    if chart.columns == 1 or chart.has_legends:
         # A handle is so long that the gap of a dash is not behind the marker.
         how: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "handlelength": 4.2}
         columns = math.ceil(len(entries) / LONGEST_LEGEND)

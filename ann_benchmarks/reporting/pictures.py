@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 
 from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.common.names import natural_order
-from ann_benchmarks.plotting.bars import draw_latencies, draw_stacked
 from ann_benchmarks.published import published
 from ann_benchmarks.results.at_recall import build_arguments, find_at_recall
 from ann_benchmarks.results.comparable import clients, conditions, is_on_tier, ram
@@ -13,7 +12,8 @@ from ann_benchmarks.results.filtered import COMPLETE
 from ann_benchmarks.results.metrics import all_metrics, plot_label
 from ann_benchmarks.results.runs import Run, interval
 from ann_benchmarks.statistics.percentiles import least_queries
-from ann_benchmarks.views.builds import build_bars, build_costs, build_table
+from ann_benchmarks.views.bars import build_chart, latency_chart
+from ann_benchmarks.views.builds import build_costs, build_table
 from ann_benchmarks.views.curves import View, line_chart, metric_chart
 from ann_benchmarks.views.figures import assign_styles, curve_names, variant_styles
 from ann_benchmarks.views.filter_chart import filter_chart
@@ -32,7 +32,7 @@ from ann_benchmarks.views.tiers import tier_runs, tier_tables, whole_machine
 from ann_benchmarks.views.workloads import insert_lines, insert_table, write_charts, write_tables
 
 from .content import MOST_ROWS, Shown, origin_notes, part_blocks, rest_text
-from .document import Block, Picture
+from .document import Block
 
 
 def frontier_picture(shown: Shown) -> list[Block]:
@@ -59,15 +59,14 @@ def latency_picture(shown: Shown) -> list[Block]:
     rows = sorted(known, key=lambda run: (clients(run), run.metrics["p50"]))
     if not rows:
         raise UserError(f"a median latency takes {least_queries('p50')} queries: measure with more of them")
-    path = shown.file("latency")
     title = f"Latency at a recall of {shown.target:g}" if reach else "Latency"
     names = curve_names(run.series for run in rows[:MOST_ROWS])
-    draw_latencies({names[run.algorithm]: run for run in rows[:MOST_ROWS]}, path, title)
+    chart = latency_chart({names[run.algorithm]: run for run in rows[:MOST_ROWS]}, title)
     which = "result closest to it" if reach else f"result with the highest recall, below {shown.target:g},"
     caption = f"{title}: median and 99th percentile for the {which} of each curve"
     if any(is_on_tier(run) for run in rows):
         caption += " with its largest RAM"
-    return [Picture(path.name, f"{caption}{rest_text(rows)}.")]
+    return [shown.picture("latency", chart, f"{caption}{rest_text(rows)}.")]
 
 
 def build_picture(shown: Shown) -> list[Block]:
@@ -75,9 +74,8 @@ def build_picture(shown: Shown) -> list[Block]:
     found = [build for build in build_costs(shown.runs) if build.total > 0]
     if not found:
         raise UserError("no result states how long its build took")
-    path = shown.file("builds")
-    draw_stacked(*build_bars(found[:MOST_ROWS]), path)
-    return [Picture(path.name, f"Seconds of loading, clustering and building the index{rest_text(found)}.")]
+    caption = f"Seconds of loading, clustering and building the index{rest_text(found)}."
+    return [shown.picture("builds", build_chart(found[:MOST_ROWS]), caption)]
 
 
 def build_tables(shown: Shown) -> list[Block]:

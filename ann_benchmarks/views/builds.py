@@ -1,6 +1,6 @@
-"""Built indexes: their names, and what building them took, as a table and bars."""
+"""Built indexes: their names, and what building them took, as a table."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,15 +117,3 @@ def build_table(runs: Iterable[Run], title: str = "") -> Table:
 def estimate_text(estimated: float | None, built: float | None) -> str:
     """Write the estimated size in KiB, and by how much it misses the size of the built index."""
     return f"{size_text(estimated, KIB)} ({estimated / built - 1:+.1%})" if estimated and built else UNKNOWN
-
-
-def build_bars(builds: Sequence[BuildCosts]) -> tuple[list[str], dict[str, list[float]]]:
-    """Return the names of builds, and the seconds of each by part: of building, if only the sum is known."""
-    several = len({build.run.dataset for build in builds}) > 1
-    names = [f"{build.short_name}{f', {build.run.dataset}' if several else ''}" for build in builds]
-    parts: dict[str, list[float]] = {label: [] for label in PARTS.values()}
-    for build in builds:
-        for part, label in PARTS.items():
-            seconds, rest = build.seconds(part), build.total if part == "index" else 0.0
-            parts[label].append(rest if seconds is None else seconds)
-    return names, parts
