@@ -186,7 +186,7 @@ def test_a_server_that_asks_to_wait(server: FileServer) -> None:
 
 def test_a_server_that_asks_to_wait_too_long(server: FileServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloading, "LONGEST_PAUSE", 0.2)
-    server.statuses = [(503, "3600"), (429, "Fri, 01 Jan 2100 00:00:00 GMT"), (503, "later")]
+    server.statuses = [(503, "3600"), (429, "3600"), (503, "Fri, 01 Jan 2100 00:00:00 GMT"), (503, "later")]
     began = time.monotonic()
     download(server)
     assert 0.4 < time.monotonic() - began < 300

@@ -110,13 +110,9 @@ class Shown:
         """How curves look in all pictures; without others, in this one."""
         return self.styles or series_styles(self.series)
 
-    def file(self, kind: str, number: int = 0) -> Path:
-        """Return the path of a picture, the first of its kind or a later one."""
-        return self.folder / f"{self.stem}{kind}{f'-{number + 1}' if number else ''}.png"
-
     def picture(self, kind: str, chart: Chart, caption: str, number: int = 0) -> Picture:
         """Draw a chart, the first of its kind or a later one."""
-        path = self.file(kind, number)
+        path = self.folder / f"{self.stem}{kind}{f'-{number + 1}' if number else ''}.png"
         draw_chart(chart.renamed(curve_names(run.series for run in self.runs)), path)
         return Picture(path.name, caption)
 

@@ -11,7 +11,6 @@ from ann_benchmarks.common.text import from_json
 from ann_benchmarks.data.datasets import get_dataset, is_present
 from ann_benchmarks.fields.rows import FIELDS
 from ann_benchmarks.monitoring.stored import Monitored, monitored_from, read_monitoring
-from ann_benchmarks.plotting.chart import draw_chart
 from ann_benchmarks.results.at_recall import may_reach
 from ann_benchmarks.results.attributes import version_names
 from ann_benchmarks.results.comparable import clients
@@ -22,7 +21,7 @@ from ann_benchmarks.views.monitoring import activity_table, monitoring_chart
 from ann_benchmarks.views.parts import Table
 
 from .content import Report, Shown
-from .document import Block, Heading, Listing, Paragraph, Picture
+from .document import Block, Heading, Listing, Paragraph
 
 MOST_VALUES = 6  # written out of a fact
 MOST_COMMANDS = 20
@@ -195,9 +194,8 @@ def dashboard_pictures(shown: Shown) -> list[Block]:
     """Draw the samples of machine and server, for a few results and workloads."""
     blocks: list[Block] = []
     for number, (sampled, name, done) in enumerate(find_samples(shown)):
-        path = shown.file("dashboard", number)
-        draw_chart(monitoring_chart(sampled, name), path)
-        blocks.append(Picture(path.name, f"Machine and server while {name} was {done}."))
+        caption = f"Machine and server while {name} was {done}."
+        blocks.append(shown.picture("dashboard", monitoring_chart(sampled, name), caption, number))
     return blocks
 
 
