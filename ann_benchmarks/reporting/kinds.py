@@ -9,14 +9,17 @@ from ann_benchmarks.results.comparable import clients, is_on_tier
 from ann_benchmarks.results.filtered import read_deciles
 from ann_benchmarks.results.records import Record
 from ann_benchmarks.results.runs import Run
+from ann_benchmarks.views.builds import build_table
+from ann_benchmarks.views.points import result_table
+from ann_benchmarks.views.servers import server_tables
 from ann_benchmarks.views.tiers import tier_runs
+from ann_benchmarks.views.workloads import insert_table, write_tables
 
 from .content import Overlay, Shown, part_blocks
 from .document import Block
 from .facts import MONITORED, activity_tables, dashboard_pictures
 from .pictures import (
     build_picture,
-    build_tables,
     client_picture,
     decile_picture,
     decile_table,
@@ -24,11 +27,7 @@ from .pictures import (
     filter_table,
     frontier_picture,
     insert_picture,
-    insert_tables,
     latency_picture,
-    phase_tables,
-    point_table,
-    server_blocks,
     server_pictures,
     tier_blocks,
     tier_picture,
@@ -101,13 +100,22 @@ KINDS = {
     "deciles": ReportKind(decile_picture, decile_table, any_run(has_deciles)),
     "clients": ReportKind(client_picture, None, has_several_clients, OVER),
     "latency": ReportKind(latency_picture, None, any_run(bool)),
-    "builds": ReportKind(build_picture, build_tables, any_run(lambda run: run.metrics["build"] > 0)),
-    "shards": ReportKind(server_pictures, server_blocks),
+    "builds": ReportKind(
+        build_picture,
+        lambda shown: [build_table(shown.runs, shown.title)],
+        any_run(lambda run: run.metrics["build"] > 0),
+    ),
+    "shards": ReportKind(server_pictures, lambda shown: part_blocks(server_tables(shown.runs, shown.target))),
     "dashboard": ReportKind(dashboard_pictures, None, is_monitored),
     "activity": ReportKind(None, activity_tables),
-    "inserts": ReportKind(insert_picture, insert_tables, any_record("inserts"), OVER),
-    "writes": ReportKind(write_picture, phase_tables, any_record("writes")),
-    "points": ReportKind(None, point_table, any_run(bool)),
+    "inserts": ReportKind(
+        insert_picture,
+        lambda shown: [insert_table(shown.records, shown.title)],
+        any_record("inserts"),
+        OVER,
+    ),
+    "writes": ReportKind(write_picture, lambda shown: [*write_tables(shown.records)], any_record("writes")),
+    "points": ReportKind(None, lambda shown: [result_table(shown.runs, shown.title)], any_run(bool)),
 }
 
 

@@ -13,7 +13,7 @@ from ann_benchmarks.results.metrics import all_metrics, plot_label
 from ann_benchmarks.results.runs import Run, interval
 from ann_benchmarks.statistics.percentiles import least_queries
 from ann_benchmarks.views.bars import build_chart, latency_chart
-from ann_benchmarks.views.builds import build_costs, build_table
+from ann_benchmarks.views.builds import build_costs
 from ann_benchmarks.views.curves import View, line_chart, metric_chart
 from ann_benchmarks.views.figures import assign_styles, curve_names, variant_styles
 from ann_benchmarks.views.filter_chart import filter_chart
@@ -24,12 +24,12 @@ from ann_benchmarks.views.filters import (
     filter_tables,
     view_filters,
 )
-from ann_benchmarks.views.points import Point, points_by_algorithm, result_table
+from ann_benchmarks.views.points import Point, points_by_algorithm
 from ann_benchmarks.views.published import read_lines, read_points, read_tiers
-from ann_benchmarks.views.servers import ONE_SERVER, server_lines, server_tables
+from ann_benchmarks.views.servers import ONE_SERVER, server_lines
 from ann_benchmarks.views.tier_lines import relative_lines, tier_chart, tier_lines
 from ann_benchmarks.views.tiers import tier_runs, tier_tables, whole_machine
-from ann_benchmarks.views.workloads import insert_lines, insert_table, write_charts, write_tables
+from ann_benchmarks.views.workloads import insert_lines, write_charts
 
 from .content import MOST_ROWS, Shown, origin_notes, part_blocks, rest_text
 from .document import Block
@@ -78,11 +78,6 @@ def build_picture(shown: Shown) -> list[Block]:
     return [shown.picture("builds", build_chart(found[:MOST_ROWS]), caption)]
 
 
-def build_tables(shown: Shown) -> list[Block]:
-    """Return the table of all builds."""
-    return [build_table(shown.runs, shown.title)]
-
-
 def latency_results(shown: Shown) -> tuple[list[Run], bool]:
     """Return a result of each curve, with its largest RAM, and whether any reaches the target recall.
 
@@ -100,11 +95,6 @@ def latency_results(shown: Shown) -> tuple[list[Run], bool]:
     if found := find_at_recall(groups, shown.target):
         return [at.run for at in found.values()], True
     return [max(group, key=lambda run: run.metrics["recall"]) for group in groups.values()], False
-
-
-def point_table(shown: Shown) -> list[Block]:
-    """Return all results with their intervals."""
-    return [result_table(shown.runs, shown.title)]
 
 
 def line_picture(
@@ -198,11 +188,6 @@ def server_pictures(shown: Shown) -> list[Block]:
     return blocks
 
 
-def server_blocks(shown: Shown) -> list[Block]:
-    """Return for each curve how it does on several servers."""
-    return part_blocks(server_tables(shown.runs, shown.target))
-
-
 def filter_view(shown: Shown) -> FilterView:
     """Return what is shown of filters; UserError without any filtered results."""
     view = view_filters(shown.runs, shown.target)
@@ -260,18 +245,8 @@ def insert_picture(shown: Shown) -> list[Block]:
     return line_picture(shown, "inserts", lines, "Writers", "Inserts per second (1/s)", algorithms)
 
 
-def insert_tables(shown: Shown) -> list[Block]:
-    """Return inserts a second by the number of writers."""
-    return [insert_table(shown.records, shown.title)]
-
-
 def write_picture(shown: Shown) -> list[Block]:
     """Draw what happened over time while queries and writes ran side by side."""
     caption = "Queries and writes over time, with the names of the phases."
     charts = enumerate(write_charts(shown.records))
     return [shown.picture("writes", chart, caption, number) for number, chart in charts]
-
-
-def phase_tables(shown: Shown) -> list[Block]:
-    """Return for each workload of writes what happened in each of its phases."""
-    return [*write_tables(shown.records)]
