@@ -16,7 +16,7 @@ from ann_benchmarks.reporting.facts import result_facts
 from ann_benchmarks.results.attributes import checked_attributes
 from ann_benchmarks.results.comparable import Comparison, comparable
 from ann_benchmarks.submission.checking.relations import field_problems
-from ann_benchmarks.views.facets import FACETS, panels
+from ann_benchmarks.views.chosen import FACETS, panels
 from ann_benchmarks.views.tiers import tier_runs, tier_tables
 from ann_benchmarks.website.columns import points_data, result_columns
 

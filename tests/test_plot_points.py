@@ -21,9 +21,8 @@ from ann_benchmarks.results.file import iter_result_paths
 from ann_benchmarks.results.runs import Run, load_runs
 from ann_benchmarks.statistics.intervals import Interval, mean_interval
 from ann_benchmarks.statistics.percentiles import stored_percentiles
-from ann_benchmarks.views.chosen import chosen
+from ann_benchmarks.views.chosen import FACETS, chosen, panels
 from ann_benchmarks.views.curves import View, facet_chart, metric_chart
-from ann_benchmarks.views.facets import FACETS, panels
 from ann_benchmarks.views.figures import assign_styles, short_names
 from ann_benchmarks.views.points import Point, points_by_algorithm
 

@@ -13,8 +13,8 @@ from ann_benchmarks.common.errors import UserError
 from ann_benchmarks.plotting.draw import MODES, PlotRequest, draw, draw_monitoring
 from ann_benchmarks.published import published_names
 from ann_benchmarks.results.metrics import QPS_AT_RECALL, TARGET_RECALL, all_metrics
+from ann_benchmarks.views.chosen import FACETS
 from ann_benchmarks.views.curves import View
-from ann_benchmarks.views.facets import FACETS
 
 CHOSEN_BY_MODES = ("x_axis", "y_axis", "x_scale", "y_scale", "raw", "facet")
 

@@ -20,9 +20,18 @@ from ann_benchmarks.results.records import SUFFIX, read_record
 from ann_benchmarks.results.runs import Run, load_runs
 from ann_benchmarks.results.warnings import server_warnings
 from ann_benchmarks.statistics.percentiles import PERCENTILES, least_queries
-from ann_benchmarks.views.chosen import ALL, Choice, check_reached, checked_target, chosen, explain_missing
+from ann_benchmarks.views.chosen import (
+    ALL,
+    FACETS,
+    NO_FACET,
+    Choice,
+    check_reached,
+    checked_target,
+    chosen,
+    explain_missing,
+    panels,
+)
 from ann_benchmarks.views.curves import View, facet_chart, metric_chart
-from ann_benchmarks.views.facets import FACETS, NO_FACET, panels
 from ann_benchmarks.views.figures import curve_names, series_styles
 from ann_benchmarks.views.filter_chart import filter_chart
 from ann_benchmarks.views.filters import NO_DEFAULTS, filter_tables, view_filters

@@ -18,8 +18,7 @@ from ann_benchmarks.results.metrics import all_metrics, standard_metrics
 from ann_benchmarks.results.remarks import main_wait, stored_remarks
 from ann_benchmarks.results.runs import Run, interval, number
 from ann_benchmarks.statistics.intervals import Interval
-from ann_benchmarks.views.chosen import choose_filtered
-from ann_benchmarks.views.facets import servers
+from ann_benchmarks.views.chosen import choose_filtered, servers
 from ann_benchmarks.views.tiers import tier_runs, whole_machine
 
 DIGITS = 6  # of a number, more than any of them is sure
