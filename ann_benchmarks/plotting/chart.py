@@ -224,8 +224,9 @@ def write_ticks(figure: Figure, grid: Sequence[Axes], name: str, chart: Chart) -
             axes.autoscale_view(scalex=name == "x", scaley=name == "y")
             limits = getattr(axes, f"get_{name}lim")()
             lengths = {tick: max(map(len, text.split("\n"))) for tick, text in ticks.items()}
-            forward, width = functions(Scale(scale))[0], CHARACTER if name == "x" else 0.0
-            kept = spaced(sorted(ticks), forward, limits, width, lengths.__getitem__)
+            kept, forward = sorted(ticks), functions(Scale(scale))[0]
+            if name == "x":
+                kept = spaced(kept, forward, limits, CHARACTER, lengths.__getitem__)
             axis = getattr(axes, f"{name}axis")
             axis.set_ticks(kept, [ticks[tick] for tick in kept], parse_math=False)
             axis.set_minor_locator(NullLocator())

@@ -239,7 +239,7 @@ def draw_monitoring(result: Path, output: Path | None) -> None:
     what: Mapping[str, Any]
     if result.name.endswith(SUFFIX):
         record = read_record(result)
-        sampled, what = record.monitoring and monitored_from(record.monitoring), vars(record)
+        sampled, what = monitored_from(record.monitoring) if record.monitoring else None, vars(record)
     else:
         sampled, what = read_monitoring(result), read_attributes(result)
     if sampled is None:

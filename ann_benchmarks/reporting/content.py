@@ -15,7 +15,7 @@ from ann_benchmarks.views.parts import Part
 
 from .document import Block, Paragraph, Picture
 
-MOST_ROWS = 20  # bars or lines in a picture
+MOST_ROWS = 30  # bars or lines in a picture
 
 
 @dataclass(frozen=True)
