@@ -148,7 +148,7 @@ def test_distances_of_published_neighbours_are_computed_once(server: FileServer)
 def test_the_list_says_what_is_there(server: FileServer) -> None:
     get_dataset("first200")[0].close()
     lines = {line.split()[0]: line.split()[1:] for line in dataset_table().splitlines() if line}
-    assert lines["first200"] == ["200", "6", "euclidean", "0.00459", "MB", "yes"]
+    assert lines["first200"] == ["200", "6", "euclidean", "0.00458", "MB", "yes"]
     assert lines["whole"] == ["500", "6", "euclidean", "0.0115", "MB", "partly"]
     assert lines["parts"] == ["-", "6", "ip", "-"]
     assert lines["other"] == ["names:", "whole-l2", "=", "whole"]

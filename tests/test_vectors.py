@@ -39,7 +39,7 @@ def given(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Rows, np.ndar
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parquet batches and blocks of 28 rows of float32, so that small files have several."""
-    for module in ("rows", "parquet", "files"):
+    for module in ("rows", "parquet"):
         __import__(f"ann_benchmarks.data.vectors.{module}")
         monkeypatch.setattr(f"ann_benchmarks.data.vectors.{module}.BLOCK_BYTES", 28 * 12 * 4)
 

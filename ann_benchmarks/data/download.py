@@ -180,7 +180,7 @@ class FileTask:
             best = max(best, self._position)
             if failures == ATTEMPTS:
                 raise self._failure(reason, "run again to go on from what has arrived")
-            pause = max(FIRST_PAUSE * 2 ** (failures - 1), *pauses)
+            pause = max([FIRST_PAUSE * 2 ** (failures - 1), *pauses])
             text = f"{self._request.path.name}: {reason}; trying again in {pause:.0f} s"
             tqdm.write(one_line(text), file=sys.stderr)
             if stop.wait(pause):
