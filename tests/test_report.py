@@ -16,7 +16,6 @@ from ann_benchmarks.reporting.document import (
     Code,
     Heading,
     Items,
-    Link,
     Listing,
     Paragraph,
     Picture,
