@@ -62,7 +62,7 @@ def test_a_failing_build_stops_no_other(plugins: ScratchPlugins) -> None:
     line = only_error(done := plugins.install())
     log = f"logs/install/ann-benchmarks-{bad}.log"
     assert line == (
-        f"failed: ann-benchmarks-{bad}: step 2/5 ended with status 3: E: no package of that name (see {log})"
+        f"failed: ann-benchmarks-{bad}: step 2/2 ended with status 3: E: no package of that name (see {log})"
     )
     assert [*states(done.stdout)] == [f"ann-benchmarks-{good}"]
     assert "first" in plugins.log(bad) and "later" in plugins.log(bad)

@@ -268,7 +268,7 @@ def test_a_report_shows_predictions_apart_from_answers(tmp_path):
 
 
 def test_a_page_of_a_dataset_has_what_its_samples_predict():
-    pages, _ = group_results(two_indexes(), [])
+    pages, _ = group_results(two_indexes())
     found = {
         page.title: detail_page(template_environment(), page, ["recall/time"], False, False) for page in pages
     }
