@@ -44,7 +44,8 @@ from .serving import run_command
 
 GOAL = None
 PARTS = ("samples", "memory", "published")
-RAM = (1.4, 1.0, 0.7, 0.5, 0.35)  # of simulated servers, as multiples of the larger index
+RAM = (4.0, 2.8, 2.0, 1.4, 1.0, 0.7, 0.5)  # of simulated servers, as multiples of the larger index
+BUFFERS = 4  # times as much RAM as shared_buffers: with less of these, copies take a share of the throughput
 LEAST_RAM = 64  # MB, of a simulated server
 VERIFIED = Path(__file__).parent.parent / "experiments" / "sizes-verified.yml"
 APART = 1.5  # two indexes that differ by this ratio are judged: which is the faster
@@ -106,7 +107,7 @@ def measure_memory(names: Sequence[str]) -> None:
             ours = [run for run in found if number(run, "rows") == rows]
             index = max(run.metrics["indexsize"] for run in ours) * KIB
             sizes_mb = [round(times * index / MB) for times in RAM]
-            tiers = [f"16MB:{size}MB" for size in sizes_mb if size >= LEAST_RAM]
+            tiers = [f"{size // BUFFERS}MB:{size}MB" for size in sizes_mb if size >= LEAST_RAM]
             run = {"algorithm": indexes, "dataset": ours[0].dataset, "clients": 8, "target-recall": 0.95}
             run |= {"duration": 1, "rounds": 3, "tiers": [*tiers, "1GB:all"]}
             groups = {name: step["groups"][name] for name in indexes}
