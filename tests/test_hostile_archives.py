@@ -141,7 +141,7 @@ def test_versions_and_libraries_that_lead_elsewhere(tmp_path: Path, control: byt
 
 
 def test_the_command_refuses_on_one_line(tmp_path: Path) -> None:
-    """What is no archive, and a wheel that is damaged in the middle."""
+    """Files that are not archives, and a wheel that is damaged in the middle."""
     package, wheel = tmp_path / "x.tar", tmp_path / "x.whl"
     package.write_bytes(b"x" * 512)
     content = bytearray(zipped({"p/pginstall/bin/postgres": bytes(range(256)) * 1000}))

@@ -35,10 +35,8 @@ from .from_postgres import add_table_options, copied_vectors
 DISTANCE = "angular"
 _LEAST_ROWS = 200  # fewer show nothing of an index
 _ROWS_A_QUERY = 10  # of a small file
-FORMS = [
-    ("pgvector_hnsw", "pgvector_hnsw_halfvec"),
-    ("vchord", "vchord_halfvec"),
-]  # first those of the miniature
+# Of each kind of index, the form of the miniature comes first.
+FORMS = [("pgvector_hnsw", "pgvector_hnsw_halfvec"), ("vchord", "vchord_halfvec")]
 PARTS, VERIFIED_PARTS = 8, 80  # one of them is the smallest sample of sizes.yml, and of sizes-verified.yml
 
 
@@ -75,7 +73,7 @@ def main() -> int:
     for experiment, more in {"choose": [], **requested_sizes(name, args.rows, args.verify_at)}.items():
         words = ["--experiment", experiment, *(["--mini"] if args.mini else []), LOCAL, "--dataset", name]
         words += [*(["--force"] if args.force else []), *others]
-        if more and "--algorithm" not in others:
+        if more and not any(word.partition("=")[0] == "--algorithm" for word in others):
             words += ["--algorithm", *faster_forms(name, chosen)]
         status = max(status, carry_out(words, options, run))
         if not (chosen.dry_run or chosen.build_only):
@@ -113,7 +111,7 @@ def requested_sizes(name: str, sizes: Sequence[int], verified: int | None) -> di
 
 
 def faster_forms(name: str, chosen: Request) -> list[str]:
-    """Return what samples are measured with: of vectors and half precision, what was faster on all rows."""
+    """Return the indexes to build on samples: those of vectors or of half precision, as was faster before."""
     runs = load_runs(iter_result_paths(name, chosen.count))
     compared = comparisons(runs, chosen.target_recall or TARGET_RECALL)  # the last one has the most clients
     speeds = {family: run.metrics["qps"] for one in compared for family, run in one.fastest.items()}

@@ -122,8 +122,8 @@ def rows_where(table: PublishedTable, where: Mapping[str, Any]) -> list[Row]:
         known = dict.fromkeys(str(row[column]) for row in rows)
         rows = [row for row in rows if row[column] in values or str(row[column]) in map(str, values)]
         if not rows:
-            wanted = f"{column} = {' or '.join(map(str, values))}: {column} is {', '.join(known)}"
-            raise UserError(f"{table.place}: no row of '{table.name}' has {wanted}")
+            given = f"{column} = {' or '.join(map(str, values))}: {column} is {', '.join(known)}"
+            raise UserError(f"{table.place}: no row of '{table.name}' has {given}")
     return rows
 
 

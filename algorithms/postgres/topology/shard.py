@@ -118,7 +118,7 @@ class ShardRows:
 
 @dataclass(frozen=True)
 class Neighbors:
-    """What a statement is to find: so many rows, by the plug-in's own form."""
+    """The rows that a statement searches for: how many, and by which form of the plug-in."""
 
     count: int
     form: Form

@@ -27,7 +27,7 @@ def read_tail(run: Run, target: float) -> float | None:
     return run.metrics["p99"] / 1000
 
 
-FULL = 2.0**30  # bytes of an index of which the caches hold next to nothing
+FULL = 2.0**30  # bytes: caches hold next to nothing of a larger index
 CACHES = {GRAPH: Known(0.30, 0.08), LISTS: Known(0.15, 0.10)}
 
 
