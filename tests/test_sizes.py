@@ -199,6 +199,11 @@ def test_indexes_without_some_figures_have_dashes(tmp_path):
     write_report(Report("sizes", "", "", [Chapter("all", runs=runs)]), tmp_path / "report")
 
 
+def test_an_index_of_unknown_size_is_predicted_all_the_same():
+    (sizes,) = find_sizes([sample_run(rows, index_kib=0.0) for rows in SAMPLES], 0.95, [1_000_000])
+    assert sizes.ranked(1e6, 1) and sizes.forecasts[0].predict("size", 1e6) is None
+
+
 def test_two_definitions_of_one_algorithm_have_names_of_their_own():
     more = [sample_run(rows, speed=2.9, build_arguments='["euclidean", {"M": 32}]') for rows in SAMPLES]
     (sizes,) = find_sizes([*two_indexes(), *more], 0.95, [1_000_000])

@@ -90,7 +90,8 @@ def forecast(runs: Iterable[Run], target: float) -> Forecast | None:
             pairs = [(rows, figure) for rows, figure in read if figure and math.isfinite(figure)]
             if len({rows for rows, _ in pairs}) >= FEWEST_SIZES:
                 key = law.name, clients if law.per_load else 0
-                curves[key] = fit(law.growth[kind], pairs, base, law.bytes_full / row_bytes)
+                most = law.bytes_full / row_bytes if row_bytes > 0 else math.inf  # a server may hide sizes
+                curves[key] = fit(law.growth[kind], pairs, base, most)
     if not any(name == seconds.LAW.name for name, _ in curves):
         return None
     largest = {run.series.clients or 1: run for run in reaching if number(run, "rows") == max(sizes)}
