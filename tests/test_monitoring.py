@@ -14,7 +14,7 @@ from ann_benchmarks.monitoring import Monitor, machine, read_monitoring
 from ann_benchmarks.monitoring.monitor import MOST_SAMPLES, Recording, Sample, Stretch
 from ann_benchmarks.monitoring.stored import Monitored, group_writer, monitored
 from ann_benchmarks.results.file import write_result
-from ann_benchmarks.views.monitoring import activity_table
+from ann_benchmarks.views.monitoring import activity_table, curve_points
 
 from .programs import until
 
@@ -45,6 +45,13 @@ def stored(path, what):
     write_result(path, {"best_search_time": 1, "count": 1, "name": "x"}, np.ones(1), np.ones((1, 1)),
                  np.ones((1, 1)), {"monitoring": group_writer(what)})  # fmt: skip
     return read_monitoring(path)
+
+
+def test_a_rate_of_two_samples_is_a_line():
+    points = curve_points(np.array([1.0, 2.0, 5.0, 6.0]), np.array([np.nan, 7.0, np.nan, 9.0]))
+    drawn = [(one.x, one.y) for one in points if not np.isnan(one.y)]
+    assert drawn == [(1.0, 7.0), (2.0, 7.0), (5.0, 9.0), (6.0, 9.0)]
+    assert np.isnan([one.y for one in points]).sum() == 2  # gaps stay
 
 
 def test_phases_are_told_apart_and_their_rates_are_their_own():

@@ -89,9 +89,7 @@ def monitoring_chart(sampled: Monitored, title: str, subtitle: str = "") -> Char
             curves = []
             for color, (column, name) in enumerate(names.items()):
                 values = sampled.columns[column][where] / counters.unit
-                points = [
-                    Point(float(x), float(y)) for x, y in zip(sampled.seconds[where], values, strict=True)
-                ]
+                points = curve_points(sampled.seconds[where], values)
                 curves.append(Curve(name, points, Style(color, 0, 0), "thin"))
             bands = [
                 (sampled.seconds[place][0], sampled.seconds[place][-1], "" if row else phase)
@@ -106,6 +104,17 @@ def monitoring_chart(sampled: Monitored, title: str, subtitle: str = "") -> Char
     note = HOST_NOTE if sampled.attrs.get("in_container") else ""
     size = SIZES[len(parts)]
     return Chart(title, panels, len(parts), "", subtitle, note, size, is_grid=True, has_legends=True)
+
+
+def curve_points(seconds: np.ndarray, values: np.ndarray) -> list[Point]:
+    """Return the points of a curve; a rate, which is not known at a first sample, is that of the next one."""
+    points: list[Point] = []
+    following = np.append(values[1:], np.nan)
+    for x, y, next_y in zip(seconds.tolist(), values.tolist(), following.tolist(), strict=True):
+        points.append(Point(x, y))
+        if np.isnan(y) and not np.isnan(next_y):  # after a gap, so that a stretch of two samples is a line
+            points.append(Point(x, next_y))
+    return points
 
 
 def choose_counters(sampled: Monitored) -> Iterator[Counters]:
